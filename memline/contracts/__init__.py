@@ -1,0 +1,1 @@
+"""The words of memline as types: nothing here imports another room or a heavy package."""

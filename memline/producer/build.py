@@ -1,0 +1,75 @@
+"""From what a caller gave to a checked turn."""
+
+from __future__ import annotations
+
+from memline.contracts.clock import Clock
+from memline.contracts.errors import InvalidInput, TurnTooLarge
+from memline.contracts.ids import IdSource
+from memline.contracts.scope import Scope
+from memline.contracts.turn import (
+    Turn,
+    check_expiration,
+    check_idempotency_key,
+    check_messages,
+    check_metadata,
+    check_text,
+    check_timestamp,
+)
+
+__all__ = ["DEFAULT_MAX_TURN", "build_turn"]
+
+#: Most bytes of text in one turn (`MEMLINE_MAX_TURN`): 1 MiB.
+DEFAULT_MAX_TURN = 1024 * 1024
+
+
+def build_turn(
+    scope: Scope,
+    messages: object,
+    *,
+    ids: IdSource,
+    clock: Clock,
+    metadata: object = None,
+    infer: object = True,
+    prompt: object = None,
+    expiration_date: object = None,
+    timestamp: object = None,
+    idempotency_key: object = None,
+    max_turn: int = DEFAULT_MAX_TURN,
+) -> Turn:
+    """A turn of *scope* with a new id and the present time; it has no producer and no number yet.
+
+    *messages* is a string, a message or a list of messages in OpenAI's shape, *max_turn* a number of bytes. Every check is
+    made before an id is drawn. Raises InvalidInput or one of its kinds (InvalidMessage, TurnTooLarge, InvalidDate,
+    InvalidScopeId for an id inside metadata); nothing was changed then.
+    """
+    checked = check_messages(messages, max_bytes=max_turn)
+    kept = check_metadata(metadata)
+    if not isinstance(infer, bool):
+        raise InvalidInput(f"infer must be True or False, not {type(infer).__name__}.")
+    instruction = _check_prompt(prompt, max_turn)
+    expires_on = check_expiration(expiration_date)
+    occurred_at = check_timestamp(timestamp)
+    key = check_idempotency_key(idempotency_key)
+    return Turn(
+        id=ids.new(),
+        scope=scope,
+        messages=checked,
+        handed_at=clock.now(),
+        metadata=kept,
+        infer=infer,
+        prompt=instruction,
+        expires_on=expires_on,
+        occurred_at=occurred_at,
+        idempotency_key=key,
+    )
+
+
+def _check_prompt(prompt: object, max_bytes: int) -> str | None:
+    if prompt is None:
+        return None
+    if not isinstance(prompt, str):
+        raise InvalidInput(f"prompt must be a string, not {type(prompt).__name__}.")
+    size = len(check_text("prompt", prompt).encode("utf-8"))
+    if size > max_bytes:
+        raise TurnTooLarge(f"The prompt has {size} bytes, MEMLINE_MAX_TURN allows {max_bytes}: shorten it.")
+    return prompt

@@ -1,0 +1,50 @@
+"""A real Redis, empty for each test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from memline.contracts.clock import SystemClock
+from memline.contracts.ids import TimeOrderedIds
+from memline.producer import Producer, TurnStream
+from tests.services import RedisServer
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[RedisServer]:
+    with RedisServer() as server:
+        yield server
+
+
+@pytest.fixture
+def server(running: RedisServer) -> RedisServer:
+    """The module's Redis, emptied; a test that kills it starts it again."""
+    import redis
+
+    with redis.Redis.from_url(running.url) as client:
+        client.flushall()
+    return running
+
+
+@pytest.fixture
+def stream(server: RedisServer) -> Iterator[TurnStream]:
+    made = TurnStream(server.url)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def produce(server: RedisServer, tmp_path: Path) -> Iterator[Callable[..., Producer]]:
+    """Makes producers that are closed after the test; the spool folder is `tmp_path / "spool"`."""
+    made: list[Producer] = []
+
+    def make(url: str | None = None, retry_every: float = 0.05) -> Producer:
+        made.append(Producer(url or server.url, tmp_path / "spool", TimeOrderedIds(), SystemClock(), retry_every=retry_every))
+        return made[-1]
+
+    yield make
+    for producer in made:
+        producer.close(timeout=0)
