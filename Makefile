@@ -1,0 +1,56 @@
+# memline: `make demo` shows it, `make test` proves it. Everything stays in this folder: the environment in .venv, the demo's memory
+# in .memline-demo. Nothing is installed globally, and nothing is installed again while pyproject.toml stays as it is.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PYTEST_ARGS ?=
+
+.PHONY: help demo test check services bench clean
+
+help:
+	@echo "make demo      run the main job on the embedded default: no key, no server"
+	@echo "make test      all tests, with a real Redis, a real PostgreSQL and real workers (PYTEST_ARGS=… to choose)"
+	@echo "make check     lint, format, types, import directions"
+	@echo "make services  say which Redis and PostgreSQL the tests would use"
+	@echo "make bench     the figures of speed"
+	@echo "make clean     remove the environment, the demo's memory, builds and caches"
+
+demo: $(VENV)/installed
+	@MEMLINE_HOME="$(CURDIR)/.memline-demo" $(BIN)/memline demo
+
+test: $(VENV)/installed-dev services
+	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+check: $(VENV)/installed-dev
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+services: $(VENV)/installed-dev
+	@$(BIN)/python -m tests.check_services
+
+bench: $(VENV)/installed-dev
+	@$(BIN)/python -m bench.speed
+
+clean:
+	rm -rf $(VENV) .memline-demo dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "memline needs Python 3.11 or newer; name one with: make PYTHON=python3.12 …" >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || \
+		{ rm -rf $(VENV); echo "$(PYTHON) can't make a virtual environment; on Debian: apt-get install python3-venv" >&2; exit 1; }
+
+# A stamp each for the plain and the developer's installation; the latter is more than the former.
+$(VENV)/installed: pyproject.toml | $(BIN)/python
+	@echo "Installing memline into $(VENV) …"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+$(VENV)/installed-dev: pyproject.toml | $(BIN)/python
+	@echo "Installing memline and what its tests need into $(VENV) …"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@ $(VENV)/installed

@@ -1,0 +1,100 @@
+"""`AsyncMemory`: the same `Memory` for asyncio applications. Every call runs the same code on a thread of its pool: no second copy."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
+
+from memline.contracts.receipt import Status
+from memline.memory import Memory
+from memline.receipt import Receipt
+
+__all__ = ["AsyncMemory", "AsyncReceipt"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+#: Threads of one AsyncMemory; further calls queue, the loop goes on.
+THREADS = 32
+
+
+class AsyncReceipt:
+    """A `Receipt` whose looks and waits are awaited."""
+
+    def __init__(self, receipt: Receipt, pool: ThreadPoolExecutor) -> None:
+        self._receipt, self._pool = receipt, pool
+        self.id = receipt.id
+
+    @property
+    def seen(self) -> Any:
+        """The last look, without a new one."""
+        return self._receipt.seen
+
+    async def status(self) -> Status:
+        """Where the turn is now."""
+        return await self._run(lambda: self._receipt.status)
+
+    async def results(self) -> list[dict[str, Any]]:
+        """What became of each fact."""
+        return await self._run(lambda: self._receipt.results)
+
+    async def wait(
+        self, timeout: float = 30, until: Literal["searchable", "committed"] = "searchable"
+    ) -> AsyncReceipt:
+        """See `Receipt.wait`."""
+        await self._run(lambda: self._receipt.wait(timeout, until))
+        return self
+
+    async def _run(self, call: Callable[[], R]) -> R:
+        return await asyncio.get_running_loop().run_in_executor(self._pool, call)
+
+
+def _threaded(
+    method: Callable[Concatenate[Memory, P], R],
+) -> Callable[Concatenate[AsyncMemory, P], Coroutine[Any, Any, R]]:
+    @functools.wraps(method)
+    async def call(self: AsyncMemory, /, *args: P.args, **options: P.kwargs) -> R:
+        run = functools.partial(method, self.memory, *args, **options)
+        found = await asyncio.get_running_loop().run_in_executor(self._pool, run)
+        return AsyncReceipt(found, self._pool) if isinstance(found, Receipt) else found  # type: ignore[return-value]
+
+    return call
+
+
+class AsyncMemory:
+    """`Memory` for asyncio: the same options, results and errors; receipts are `AsyncReceipt`."""
+
+    def __init__(self, namespace: str | None = None, *, memory: Memory | None = None, **options: Any) -> None:
+        self.memory = memory or Memory(namespace, **options)
+        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="memline-async")
+
+    def in_namespace(self, name: str) -> AsyncMemory:
+        """A light handle on another namespace, on the same connections."""
+        return AsyncMemory(memory=self.memory.in_namespace(name))
+
+    add = _threaded(Memory.add)
+    search = _threaded(Memory.search)
+    get = _threaded(Memory.get)
+    get_all = _threaded(Memory.get_all)
+    history = _threaded(Memory.history)
+    delete = _threaded(Memory.delete)
+    receipt = _threaded(Memory.receipt)
+    flush = _threaded(Memory.flush)
+    update = _threaded(Memory.update)
+    delete_all = _threaded(Memory.delete_all)
+    reset = _threaded(Memory.reset)
+    erase = _threaded(Memory.erase)
+
+    async def close(self) -> None:
+        """See `Memory.close`."""
+        await asyncio.get_running_loop().run_in_executor(None, self.memory.close)
+        self._pool.shutdown(wait=False)
+
+    async def __aenter__(self) -> AsyncMemory:
+        return self
+
+    async def __aexit__(self, *_exc: object) -> None:
+        await self.close()

@@ -1,0 +1,68 @@
+"""The program's commands, put together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from memline.cli import demo, doctor, importing, jobs, memories, migrate, sim, spool, turns, worker
+from memline.cli.chosen import Chosen
+from memline.cli.errors import Commands
+
+__all__ = ["app"]
+
+_PANELS = ("Start here", "Turns and memories", "Running it")
+
+app = typer.Typer(
+    cls=Commands,
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from memline import __version__
+
+        typer.echo(f"memline {__version__}")
+        raise typer.Exit
+
+
+@app.callback(
+    epilog="Settings come from MEMLINE_* in the environment or a .env file. Exit codes: 0 done, 1 an error, 2 wrong usage, "
+    "3 not found, 4 doctor found something wrong, 130 interrupted."
+)
+def choose(
+    context: typer.Context,
+    namespace: Annotated[str | None, typer.Option("--namespace", "-n", metavar="NAME", help="Instead of MEMLINE_NAMESPACE.")] = None,
+    home: Annotated[Path | None, typer.Option("--home", metavar="FOLDER", help="Instead of MEMLINE_HOME.", file_okay=False)] = None,
+    _version_asked: Annotated[bool, typer.Option("--version", help="Show the version and exit.", callback=_version, is_eager=True)] = False,
+) -> None:
+    """The memory layer of an AI application: hand a turn over, find it again, trust what you find."""
+    context.obj = Chosen(namespace, home)
+
+
+_START, _USE, _RUN = _PANELS
+
+app.command("demo", rich_help_panel=_START)(demo.demo)
+app.command("doctor", rich_help_panel=_START)(doctor.doctor)
+
+app.command("add", rich_help_panel=_USE)(turns.add)
+app.command("search", rich_help_panel=_USE)(memories.search)
+app.command("get", rich_help_panel=_USE)(memories.get)
+app.command("list", rich_help_panel=_USE)(memories.list_all)
+app.command("get-all", hidden=True)(memories.list_all)
+app.command("history", rich_help_panel=_USE)(memories.history)
+app.command("delete", rich_help_panel=_USE)(memories.delete)
+app.command("import", rich_help_panel=_USE)(importing.import_file)
+app.command("receipt", rich_help_panel=_USE)(turns.receipt)
+
+app.add_typer(jobs.app, name="jobs", rich_help_panel=_RUN)
+app.command("worker", rich_help_panel=_RUN)(worker.worker)
+app.add_typer(spool.app, name="spool", rich_help_panel=_RUN)
+app.command("migrate", rich_help_panel=_RUN)(migrate.migrate)
+app.command("sim", rich_help_panel=_RUN)(sim.sim)

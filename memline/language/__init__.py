@@ -1,0 +1,1 @@
+"""What turns text into something else: analysed terms, entities, embedders, chat models."""

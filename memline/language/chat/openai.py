@@ -1,0 +1,138 @@
+"""A chat model behind an OpenAI-compatible server, asked for JSON in the strictest form the server takes."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any
+
+from memline.contracts.errors import ProviderRefused, ProviderUnavailable
+from memline.language.lazy import Lazy
+from memline.language.ports import ChatReply
+from memline.language.providers import host_of, make_client, provider_errors
+
+if TYPE_CHECKING:
+    import openai
+
+__all__ = ["OpenAIChat", "ReplyForm"]
+
+_log = logging.getLogger(__name__)
+
+#: Models that refuse a temperature other than their own.
+_OWN_TEMPERATURE = re.compile(r"(?:^|/)(?:gpt-5|o\d)")
+#: How servers speak of the form they do not take.
+_FORM_REFUSED = re.compile(r"response[_ ]?format|json[_ ]?schema|json[_ ]?object|structured output", re.IGNORECASE)
+_FENCED = re.compile(r"\s*```(?:json)?\s*\n(.*?)\n?\s*```\s*", re.DOTALL | re.IGNORECASE)
+
+
+class ReplyForm(IntEnum):
+    """How a reply is asked for, from the strictest form to none."""
+
+    SCHEMA = 0
+    OBJECT = 1
+    TEXT = 2
+
+
+class OpenAIChat:
+    """Asks `POST {base_url}/chat/completions` (`ports.ChatModel`). Thread-safe; a forked child opens its own connections.
+
+    *timeout* in seconds. With a schema the reply is asked for as `json_schema` (strict); where the server answers 400 or 422 to that form,
+    as `json_object`, and then as plain text, both with the schema in the messages. The form that worked is kept for this object.
+    """
+
+    def __init__(self, model: str, api_key: str, base_url: str | None = None, timeout: float = 60.0) -> None:
+        self._model = model
+        self._base_url = base_url
+        self._form = ReplyForm.SCHEMA
+        self._client: Lazy[openai.OpenAI] = Lazy(lambda: make_client(api_key, base_url, timeout), per_process=True)
+
+    @property
+    def model(self) -> str:
+        return self._model
+
+    @property
+    def form(self) -> ReplyForm:
+        """The strictest form that this server is not known to refuse."""
+        return self._form
+
+    def complete(self, messages: Sequence[Mapping[str, str]], *, schema: Mapping[str, Any] | None = None) -> ChatReply:
+        """The reply to *messages* (dicts with role and content), as JSON by *schema* where the server can.
+
+        Raises ProviderUnavailable where another try may help, ProviderRefused where it won't.
+        """
+        client = self._client.get()  # first: it says which package is missing
+        import openai
+
+        with provider_errors(f"The model {self._model}", self._base_url):
+            if schema is None:
+                return self._read(client.chat.completions.create(**self._arguments(messages)), ReplyForm.SCHEMA)
+            for form in ReplyForm:
+                if form < self._form:
+                    continue
+                try:
+                    reply = self._read(client.chat.completions.create(**self._arguments(messages, schema, form)), form)
+                except (openai.BadRequestError, openai.UnprocessableEntityError) as error:
+                    if form is ReplyForm.TEXT or not _refuses_form(error):
+                        raise
+                    continue
+                if form > self._form:
+                    _log.warning(
+                        "%s at %s does not take the reply form %s: using %s",
+                        self._model,
+                        host_of(self._base_url),
+                        self._form.name,
+                        form.name,
+                    )
+                    self._form = form
+                return reply
+        raise AssertionError("unreachable: the last form returns or raises")
+
+    def close(self) -> None:
+        """Closes the connections; the next `complete` opens new ones."""
+        client = self._client.drop()
+        if client is not None:
+            client.close()
+
+    def _arguments(
+        self, messages: Sequence[Mapping[str, str]], schema: Mapping[str, Any] | None = None, form: ReplyForm = ReplyForm.SCHEMA
+    ) -> dict[str, Any]:
+        arguments: dict[str, Any] = {"model": self._model, "messages": [dict(message) for message in messages]}
+        if not _OWN_TEMPERATURE.search(self._model):
+            arguments["temperature"] = 0
+        if schema is None:
+            return arguments
+        if form is ReplyForm.SCHEMA:
+            arguments["response_format"] = {"type": "json_schema", "json_schema": {"name": "reply", "schema": dict(schema), "strict": True}}
+            return arguments
+        if form is ReplyForm.OBJECT:
+            arguments["response_format"] = {"type": "json_object"}
+        wish = "Answer with one JSON object and nothing else. It follows this JSON schema:\n" + json.dumps(schema, ensure_ascii=False)
+        arguments["messages"].append({"role": "system", "content": wish})
+        return arguments
+
+    def _read(self, answer: Any, form: ReplyForm) -> ChatReply:
+        where = f"The model {self._model} at {host_of(self._base_url)}"
+        choices = getattr(answer, "choices", None)
+        if not isinstance(choices, list):
+            raise ProviderRefused(f"{where} sent no chat completion ({type(answer).__name__}): check the base URL.")
+        if not choices:
+            raise ProviderUnavailable(f"{where} sent a completion without a choice: it is tried again later.")
+        message = getattr(choices[0], "message", None)
+        if message is None:
+            raise ProviderUnavailable(f"{where} sent a choice without a message: it is tried again later.")
+        text = message.content if isinstance(message.content, str) else ""
+        if form is ReplyForm.TEXT and (fenced := _FENCED.fullmatch(text)):
+            text = fenced[1]
+        finish = choices[0].finish_reason or "stop"
+        if not text and getattr(message, "refusal", None):
+            finish = "refusal"
+        usage = getattr(answer, "usage", None)
+        return ChatReply(text, getattr(usage, "prompt_tokens", 0) or 0, getattr(usage, "completion_tokens", 0) or 0, finish)
+
+
+def _refuses_form(error: openai.APIStatusError) -> bool:
+    # Read, not shown: the message may quote what was sent.
+    return error.param == "response_format" or _FORM_REFUSED.search(str(error.message)) is not None

@@ -1,0 +1,39 @@
+"""Counts of what was survived, kept where a restart does not lose them."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from memline.ledger.schema import counters
+from memline.ledger.session import insert
+
+__all__ = ["COUNTERS", "count", "read_counters"]
+
+#: Every counter, with what it counts.
+COUNTERS = {
+    "order_gaps": "turns that went on after order_wait although an earlier one of their producer had not arrived",
+    "late_turns": "turns that arrived after order_wait had passed them",
+    "lost_turns": "turns that were asked for after order_wait and found nowhere",
+    "leases_expired": "batches whose worker died or hung; their jobs were retried alone",
+    "messages_resent": "Celery messages sent again because nobody had taken them",
+    "jobs_failed": "jobs that ended failed",
+    "links_dropped": "links of the model to memories that it was not shown",
+    "outbox_parked": "outbox rows set aside after too many failures",
+}
+
+
+def count(tx: Connection, name: str, by: int = 1) -> None:
+    """Adds *by* to a counter of `COUNTERS`."""
+    if name not in COUNTERS:
+        raise KeyError(name)
+    if by == 0:
+        return
+    statement = insert(tx, counters).values(name=name, value=by)
+    tx.execute(statement.on_conflict_do_update(index_elements=["name"], set_={"value": counters.c.value + by}))
+
+
+def read_counters(connection: Connection) -> dict[str, int]:
+    """All counters, also those that are still 0."""
+    found: dict[str, int] = {name: value for name, value in connection.execute(sa.select(counters.c.name, counters.c.value))}
+    return {name: found.get(name, 0) for name in COUNTERS}

@@ -1,0 +1,230 @@
+"""Reading the committed set: by id, by scope, by neighbourhood, and as index objects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection, Row
+
+from memline.contracts.filters import ScopeIds
+from memline.contracts.index_object import IndexObject, ObjectKey
+from memline.ledger.schema import entities, lanes, memories, owners, postings, vectors
+
+T = TypeVar("T")
+
+__all__ = [
+    "MemoryRow",
+    "count_memories",
+    "index_objects",
+    "list_memories",
+    "load_memories",
+    "load_memory",
+    "load_vectors",
+    "neighbours",
+    "owners_of",
+    "within",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryRow:
+    """A memory as the ledger has it."""
+
+    no: int
+    id: str
+    namespace: str
+    lane: str
+    owner_no: int
+    user_id: str | None
+    agent_id: str | None
+    run_id: str | None
+    job_id: str
+    place: int
+    ordinal: int
+    state: str
+    version: int
+    text: str
+    content_hash: str
+    md5: str
+    length: int
+    metadata: dict[str, Any]
+    attributed_to: str | None
+    role: str | None
+    actor_id: str | None
+    memory_type: str | None
+    verbatim: bool
+    slot: str | None
+    message: int | None
+    expires_on: date | None
+    occurred_at: datetime
+    created_at: datetime
+    updated_at: datetime
+    valid_from: datetime
+    valid_to: datetime | None
+    superseded_by: str | None
+
+    def is_expired(self, today: date) -> bool:
+        """An expiration date is inclusive, in UTC: the memory is there on that day and not after it."""
+        return self.state == "expired" or (self.expires_on is not None and self.expires_on < today)
+
+
+_COLUMNS = [memories.c[name] for name in MemoryRow.__dataclass_fields__]
+
+
+def _row(row: Row[Any]) -> MemoryRow:
+    return MemoryRow(**row._mapping)
+
+
+def load_memory(connection: Connection, namespace: str, memory_id: str) -> MemoryRow | None:
+    """A memory that is not deleted; None for an unknown id and for one of another namespace."""
+    query = sa.select(*_COLUMNS).where(memories.c.id == memory_id, memories.c.namespace == namespace, memories.c.state != "deleted")
+    row = connection.execute(query).one_or_none()
+    return None if row is None else _row(row)
+
+
+def load_memories(connection: Connection, namespace: str, nos: Iterable[int] = (), ids: Iterable[str] = ()) -> list[MemoryRow]:
+    """The rows behind ledger numbers and ids, in no order; deleted ones are left out."""
+    found: dict[int, MemoryRow] = {}
+    for column, wanted in ((memories.c.no, list(nos)), (memories.c.id, list(ids))):
+        for chunk in _chunks(wanted):
+            query = sa.select(*_COLUMNS).where(column.in_(chunk), memories.c.namespace == namespace, memories.c.state != "deleted")
+            found |= {row.no: _row(row) for row in connection.execute(query)}
+    return list(found.values())
+
+
+def within(namespace: str, scopes: Sequence[ScopeIds]) -> sa.ColumnElement[bool]:
+    """The condition that a memory lies in a namespace and in at least one of *scopes*."""
+    branches = [
+        sa.and_(*(memories.c[name] == value for name in ("user_id", "agent_id", "run_id") if (value := getattr(scope, name)) is not None))
+        for scope in scopes
+    ]
+    return sa.and_(memories.c.namespace == namespace, sa.or_(*branches) if branches else sa.false())
+
+
+def list_memories(
+    connection: Connection,
+    namespace: str,
+    scopes: Sequence[ScopeIds],
+    *,
+    after: int = 0,
+    limit: int = 500,
+    states: Sequence[str] = ("live",),
+) -> list[MemoryRow]:
+    """Memories in order of creation, from the ledger number *after* (exclusive) on."""
+    query = (
+        sa.select(*_COLUMNS)
+        .where(within(namespace, scopes), memories.c.no > after, memories.c.state.in_(states))
+        .order_by(memories.c.no)
+        .limit(limit)
+    )
+    return [_row(row) for row in connection.execute(query)]
+
+
+def count_memories(connection: Connection, namespace: str, scopes: Sequence[ScopeIds] | None = None) -> int:
+    """How many memories are live, of a whole namespace where *scopes* is None."""
+    where = memories.c.namespace == namespace if scopes is None else within(namespace, scopes)
+    return connection.execute(sa.select(sa.func.count()).select_from(memories).where(where, memories.c.state == "live")).scalar_one()
+
+
+def neighbours(connection: Connection, rows: Sequence[MemoryRow], *, reach: int) -> list[MemoryRow]:
+    """Memories whose turn lies within *reach* turns of a row's in the same lane, the rows themselves among them."""
+    by_lane: dict[str, set[int]] = {}
+    for row in rows:
+        by_lane.setdefault(row.lane, set()).update(range(row.place - reach, row.place + reach + 1))
+    found: dict[int, MemoryRow] = {}
+    for lane, places in by_lane.items():
+        for chunk in _chunks(sorted(places)):
+            query = sa.select(*_COLUMNS).where(memories.c.lane == lane, memories.c.place.in_(chunk), memories.c.state != "deleted")
+            found |= {row.no: _row(row) for row in connection.execute(query)}
+    return list(found.values())
+
+
+def owners_of(connection: Connection, namespace: str, scopes: Sequence[ScopeIds]) -> list[int]:
+    """Numbers of the owners that have a memory in one of *scopes*: the postings to read."""
+    found: set[int] = set()
+    for scope in scopes:
+        if scope.run_id is None:
+            named = [owners.c[name] == value for name in ("user_id", "agent_id") if (value := getattr(scope, name)) is not None]
+            query = sa.select(owners.c.no).where(owners.c.namespace == namespace, *named)
+        else:
+            query = sa.select(memories.c.owner_no).where(within(namespace, [scope])).distinct()
+        found |= set(connection.execute(query).scalars())
+    return sorted(found)
+
+
+def load_vectors(connection: Connection, nos: Iterable[int]) -> dict[int, bytes]:
+    """float32 vectors by ledger number."""
+    found: dict[int, bytes] = {}
+    for chunk in _chunks(list(nos)):
+        found |= {
+            no: bytes(vector)
+            for no, vector in connection.execute(sa.select(vectors.c.memory_no, vectors.c.vector).where(vectors.c.memory_no.in_(chunk)))
+        }
+    return found
+
+
+def index_objects(connection: Connection, keys: Sequence[ObjectKey]) -> dict[ObjectKey, IndexObject]:
+    """What an index should hold under *keys*, from the rows as they are now. A key that is missing in the answer should not be there."""
+    found: dict[ObjectKey, IndexObject] = {}
+    by_id = {(key.kind, key.id): key for key in keys}
+    for chunk in _chunks([key.id for key in keys if key.kind == "memory"]):
+        query = (
+            sa.select(
+                memories.c.no,
+                memories.c.id,
+                memories.c.version,
+                memories.c.user_id,
+                memories.c.agent_id,
+                memories.c.run_id,
+                vectors.c.vector,
+            )
+            .join(vectors, vectors.c.memory_no == memories.c.no)
+            .where(memories.c.id.in_(chunk), memories.c.state.in_(("live", "superseded")))
+        )
+        rows = connection.execute(query).all()
+        terms = _terms(connection, [row.no for row in rows])
+        for row in rows:
+            key = by_id["memory", row.id]
+            found[key] = IndexObject(key, row.version, row.user_id, row.agent_id, row.run_id, terms.get(row.no, ()), bytes(row.vector))
+    for chunk in _chunks([key.id for key in keys if key.kind == "entity"]):
+        found |= {by_id["entity", entity.key.id]: entity for entity in _entities(connection, chunk)}
+    return found
+
+
+def _terms(connection: Connection, nos: Sequence[int]) -> Mapping[int, tuple[str, ...]]:
+    query = sa.select(postings.c.memory_no, postings.c.term, postings.c.tf).where(postings.c.memory_no.in_(list(nos)))
+    found: dict[int, list[str]] = {}
+    for no, term, tf in connection.execute(query):
+        found.setdefault(no, []).extend([term] * tf)
+    return {no: tuple(sorted(terms)) for no, terms in found.items()}
+
+
+def _entities(connection: Connection, ids: Sequence[str]) -> list[IndexObject]:
+    query = (
+        sa.select(
+            entities.c.id,
+            entities.c.namespace,
+            entities.c.version,
+            entities.c.norm,
+            entities.c.vector,
+            lanes.c.user_id,
+            lanes.c.agent_id,
+            lanes.c.run_id,
+        )
+        .join(lanes, lanes.c.key == entities.c.lane)
+        .where(entities.c.id.in_(list(ids)))
+    )
+    return [
+        IndexObject(
+            ObjectKey("entity", row.namespace, row.id), row.version, row.user_id, row.agent_id, row.run_id, (row.norm,), bytes(row.vector)
+        )
+        for row in connection.execute(query)
+    ]
+
+
+def _chunks(items: Sequence[T], size: int = 500) -> Iterable[Sequence[T]]:
+    return (items[start : start + size] for start in range(0, len(items), size))

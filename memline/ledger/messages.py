@@ -1,0 +1,79 @@
+"""What was said in a lane, in its order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from memline.contracts.turn import Message
+from memline.ledger.jobs import Job
+from memline.ledger.schema import messages
+from memline.ledger.session import insert
+
+__all__ = ["SaidMessage", "messages_around", "save_messages", "window_before"]
+
+
+@dataclass(frozen=True, slots=True)
+class SaidMessage:
+    """A stored message and its seat."""
+
+    lane: str
+    place: int
+    ordinal: int
+    message: Message
+    said_at: datetime
+
+
+def save_messages(tx: Connection, found: Sequence[Job]) -> None:
+    """Stores the messages of jobs at their places; a second time changes nothing. System and developer messages are no conversation."""
+    rows = [
+        {
+            "lane": job.lane,
+            "place": job.place,
+            "ordinal": ordinal,
+            "job_id": job.id,
+            "role": message.role,
+            "name": message.name,
+            "text": message.text,
+            "said_at": job.said_at,
+        }
+        for job in found
+        for ordinal, message in enumerate(job.messages)
+        if message.role not in ("system", "developer") and message.text.strip()
+    ]
+    if rows:
+        tx.execute(insert(tx, messages).on_conflict_do_nothing(index_elements=["job_id", "ordinal"]), rows)
+
+
+def window_before(connection: Connection, lane: str, place: int, *, size: int) -> list[Message]:
+    """The last *size* messages of a lane before the turn at *place*, oldest first."""
+    query = (
+        sa.select(messages.c.role, messages.c.text, messages.c.name)
+        .where(messages.c.lane == lane, messages.c.place < place)
+        .order_by(messages.c.place.desc(), messages.c.ordinal.desc())
+        .limit(size)
+    )
+    return [Message(role, text, name) for role, text, name in reversed(connection.execute(query).all())]
+
+
+def messages_around(connection: Connection, seats: Sequence[tuple[str, int]], *, reach: int) -> list[SaidMessage]:
+    """What was said within *reach* turns of each (lane, place), in order."""
+    by_lane: dict[str, set[int]] = {}
+    for lane, place in seats:
+        by_lane.setdefault(lane, set()).update(range(place - reach, place + reach + 1))
+    found: list[SaidMessage] = []
+    for lane, places in sorted(by_lane.items()):
+        query = (
+            sa.select(messages)
+            .where(messages.c.lane == lane, messages.c.place.in_(sorted(places)))
+            .order_by(messages.c.place, messages.c.ordinal)
+        )
+        found += [
+            SaidMessage(row.lane, row.place, row.ordinal, Message(row.role, row.text, row.name), row.said_at)
+            for row in connection.execute(query)
+        ]
+    return found

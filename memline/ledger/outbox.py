@@ -1,0 +1,179 @@
+"""The outbox: what the index still has to be shown, in which version. State, not operations: one row an object."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from memline.contracts.index_object import Kind, ObjectKey
+from memline.contracts.receipt import Status
+from memline.ledger.counters import count
+from memline.ledger.schema import jobs, memories, outbox
+from memline.ledger.session import insert
+
+__all__ = [
+    "OutboxRow",
+    "claim_outbox",
+    "enqueue",
+    "lock_rows",
+    "mark_searchable",
+    "next_due",
+    "outbox_size",
+    "release",
+    "settle",
+    "unsettled",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxRow:
+    """An object the index has to be shown, as claimed by one relay."""
+
+    key: ObjectKey
+    version: int
+    attempts: int
+
+
+def enqueue(tx: Connection, kind: Kind, namespace_by_id: Mapping[str, tuple[str, int]], *, now: datetime) -> None:
+    """Writes that the index must see objects (id -> namespace, version). A row that is there already takes the newer version.
+
+    A row that a relay has at the moment stays with it, and is due when that relay is done (`release`): two relays that write one
+    object at a time could leave the older state in the index.
+    """
+    if not namespace_by_id:
+        return
+    statement = insert(tx, outbox)
+    new = statement.excluded
+    next_at = sa.case((outbox.c.lease.is_(None), new.next_at), else_=outbox.c.next_at)
+    tx.execute(
+        statement.on_conflict_do_update(
+            index_elements=["kind", "object_id"],
+            set_={"version": new.version, "next_at": next_at, "attempts": 0, "parked": sa.false(), "error": None},
+        ),
+        [
+            {"kind": kind, "object_id": object_id, "namespace": namespace, "version": version, "queued_at": now, "next_at": now}
+            for object_id, (namespace, version) in sorted(namespace_by_id.items())
+        ],
+    )
+
+
+def claim_outbox(tx: Connection, *, lease: str, seconds: float, limit: int, now: datetime) -> list[OutboxRow]:
+    """Takes due rows for *seconds*; another relay that comes meanwhile sees others."""
+    due = (
+        sa.select(outbox.c.kind, outbox.c.object_id)
+        .where(sa.not_(outbox.c.parked), outbox.c.next_at <= now)
+        .order_by(outbox.c.next_at)
+        .limit(limit)
+        .with_for_update(skip_locked=True)
+    )
+    claimed: list[OutboxRow] = []
+    for which in _by_kind(ObjectKey(kind, "", object_id) for kind, object_id in tx.execute(due).all()):
+        rows = tx.execute(
+            sa.update(outbox)
+            .where(which)
+            .values(lease=lease, next_at=now + timedelta(seconds=seconds))
+            .returning(outbox.c.kind, outbox.c.object_id, outbox.c.namespace, outbox.c.version, outbox.c.attempts)
+        )
+        claimed += [OutboxRow(ObjectKey(row.kind, row.namespace, row.object_id), row.version, row.attempts) for row in rows]
+    return claimed
+
+
+def lock_rows(tx: Connection, rows: Sequence[OutboxRow]) -> None:
+    """Locks rows in the order in which `enqueue` does, before some of them are settled and others not."""
+    for which in _by_kind(row.key for row in rows):
+        tx.execute(sa.select(outbox.c.object_id).where(which).order_by(outbox.c.object_id).with_for_update()).all()
+
+
+def settle(tx: Connection, rows: Iterable[OutboxRow], *, lease: str) -> list[str]:
+    """Removes rows that the index took, unless they were written again meanwhile. Returns the ids of the memories that are gone."""
+    shown = {(row.key.kind, row.key.id): row for row in rows}
+    held = [sa.select(outbox).where(which, outbox.c.lease == lease).with_for_update() for which in _by_kind(r.key for r in shown.values())]
+    there = [row for query in held for row in tx.execute(query)]
+    gone = [shown[row.kind, row.object_id].key for row in there if shown[row.kind, row.object_id].version == row.version]
+    for which in _by_kind(gone):
+        tx.execute(sa.delete(outbox).where(which))
+    return [key.id for key in gone if key.kind == "memory"]
+
+
+def unsettled(
+    tx: Connection, failures: Sequence[tuple[OutboxRow, str]], *, lease: str, now: datetime, max_attempts: int, longest: float = 300.0
+) -> None:
+    """Lets rows that the index refused wait (1 s, 2 s, 4 s, … at most *longest*), and sets aside those that failed too often."""
+    parked = 0
+    for row, error in failures:
+        park = row.attempts + 1 >= max_attempts
+        changed = tx.execute(
+            sa.update(outbox)
+            .where(
+                outbox.c.kind == row.key.kind,
+                outbox.c.object_id == row.key.id,
+                outbox.c.version == row.version,
+                outbox.c.lease == lease,
+            )
+            .values(
+                attempts=row.attempts + 1,
+                parked=park,
+                lease=None,
+                error=error,
+                next_at=now + timedelta(seconds=min(longest, 2.0 ** min(row.attempts, 20))),
+            )
+        )
+        parked += changed.rowcount if park else 0
+    count(tx, "outbox_parked", parked)
+
+
+def release(tx: Connection, rows: Sequence[OutboxRow], *, lease: str, next_at: datetime, error: str | None = None) -> None:
+    """Gives back what is still under *lease*, due at *next_at*: it was written again, or the index did not answer at all.
+
+    Neither is a failure of the object's own, so it spends none of its attempts.
+    """
+    for which in _by_kind(row.key for row in rows):
+        tx.execute(sa.update(outbox).where(which, outbox.c.lease == lease).values(lease=None, next_at=next_at, error=error))
+
+
+def mark_searchable(tx: Connection, memory_ids: Sequence[str], *, now: datetime) -> list[str]:
+    """Jobs all of whose memories the index has now become searchable. Returns their ids."""
+    if not memory_ids:
+        return []
+    job_ids = sorted(set(tx.execute(sa.select(memories.c.job_id).where(memories.c.id.in_(list(memory_ids)))).scalars()))
+    # Locked before it is looked what is left of them, so that of two relays that show the last two memories of a job one sees it done.
+    committed = {
+        row.id: row.no
+        for row in tx.execute(
+            sa.select(jobs.c.id, jobs.c.no)
+            .where(jobs.c.id.in_(job_ids), jobs.c.state == Status.COMMITTED.value)
+            .order_by(jobs.c.no)
+            .with_for_update()
+        )
+    }
+    unseen = sa.exists().where(outbox.c.kind == "memory", outbox.c.object_id == memories.c.id)
+    waiting = set(tx.execute(sa.select(memories.c.job_id).where(memories.c.job_id.in_(list(committed)), unseen)).scalars())
+    done = {job_id: no for job_id, no in committed.items() if job_id not in waiting}
+    tx.execute(sa.update(jobs).where(jobs.c.no.in_(list(done.values()))).values(state=Status.SEARCHABLE.value, searchable_at=now))
+    return list(done)
+
+
+def next_due(connection: Connection) -> datetime | None:
+    """When the next row is due; None for an empty outbox."""
+    return connection.execute(
+        sa.select(outbox.c.next_at).where(sa.not_(outbox.c.parked)).order_by(outbox.c.next_at).limit(1)
+    ).scalar_one_or_none()
+
+
+def outbox_size(connection: Connection) -> tuple[int, int]:
+    """Rows that wait, and rows that were set aside."""
+    rows = connection.execute(sa.select(outbox.c.parked, sa.func.count()).group_by(outbox.c.parked))
+    found = {bool(parked): number for parked, number in rows}
+    return found.get(False, 0), found.get(True, 0)
+
+
+def _by_kind(keys: Iterable[ObjectKey]) -> list[sa.ColumnElement[bool]]:
+    """Conditions that find rows by their primary key, one a kind, entities first (SQLite scans for a list of pairs)."""
+    found: dict[str, list[str]] = {}
+    for key in keys:
+        found.setdefault(key.kind, []).append(key.id)
+    return [sa.and_(outbox.c.kind == kind, outbox.c.object_id.in_(ids)) for kind, ids in sorted(found.items())]

@@ -1,0 +1,43 @@
+"""What stages leave for a job: raw replies by the number of the ask, and what was made of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from memline.ledger.schema import stage_results
+from memline.ledger.session import insert
+
+__all__ = ["load_replies", "load_results", "store_replies", "store_results"]
+
+
+def store_replies(tx: Connection, stage: str, replies: Mapping[str, tuple[int, str]], *, now: datetime) -> None:
+    """Keeps raw replies (job id -> number of the ask, reply). The first one stored under a number stands."""
+    rows = [{"job_id": job_id, "stage": stage, "ask": ask, "body": body, "stored_at": now} for job_id, (ask, body) in replies.items()]
+    if rows:
+        tx.execute(insert(tx, stage_results).on_conflict_do_nothing(), rows)
+
+
+def load_replies(connection: Connection, stage: str, job_ids: Sequence[str]) -> dict[str, list[str]]:
+    """The replies of each job at *stage*, in the order of the asks."""
+    table = stage_results.c
+    query = sa.select(table.job_id, table.body).where(table.stage == stage, table.job_id.in_(list(job_ids))).order_by(table.ask)
+    found: dict[str, list[str]] = {}
+    for job_id, body in connection.execute(query):
+        found.setdefault(job_id, []).append(body)
+    return found
+
+
+def store_results(tx: Connection, stage: str, results: Mapping[str, Any], *, now: datetime) -> None:
+    """Keeps one JSON value a job for the stages that follow."""
+    store_replies(tx, stage, {job_id: (0, json.dumps(value, ensure_ascii=False)) for job_id, value in results.items()}, now=now)
+
+
+def load_results(connection: Connection, stage: str, job_ids: Sequence[str]) -> dict[str, Any]:
+    """What `store_results` kept."""
+    return {job_id: json.loads(bodies[0]) for job_id, bodies in load_replies(connection, stage, job_ids).items()}

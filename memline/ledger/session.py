@@ -1,0 +1,151 @@
+"""Connections to the ledger: one engine a process, read and write transactions, upserts that both databases understand."""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import event
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.engine import Connection, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError, TimeoutError
+
+from memline.contracts.errors import ConfigurationError, MissingPackage, ServiceUnavailable
+
+__all__ = ["BUSY_TIMEOUT", "Ledger", "insert"]
+
+#: Seconds that a SQLite writer waits for another process before it gives up.
+BUSY_TIMEOUT = 30.0
+
+_WRITE = "memline_write"
+
+#: PostgreSQL's codes for a value or a statement that is too large: psycopg calls them operational, but no other try will help.
+_OWN_FAULT = ("54000", "54001", "54011", "54023")
+
+
+class Ledger:
+    """The ledger behind one URL (`sqlite:///path` or `postgresql://…`).
+
+    Safe for threads. A forked child gets connections of its own.
+    """
+
+    def __init__(self, url: str, *, pool_size: int = 10) -> None:
+        try:
+            parsed = make_url(url)
+        except ArgumentError:
+            raise ConfigurationError(
+                "MEMLINE_LEDGER_URL is not a database URL: use sqlite:///path/to/ledger.db or postgresql://user@host/db."
+            ) from None
+        backend = parsed.get_backend_name()
+        if backend == "postgresql":
+            parsed = parsed.set(drivername="postgresql+psycopg")
+        elif backend != "sqlite":
+            raise ConfigurationError(f"MEMLINE_LEDGER_URL names {backend}: the ledger is SQLite or PostgreSQL.")
+        self.is_sqlite = backend == "sqlite"
+        self.path: str | None = parsed.database if self.is_sqlite else None
+        self.shown_url = parsed.render_as_string(hide_password=True)
+        try:
+            if self.is_sqlite:
+                # hide_parameters: the text of a memory never stands in an error or a log
+                self.engine = sa.create_engine(
+                    parsed, hide_parameters=True, connect_args={"timeout": BUSY_TIMEOUT, "check_same_thread": False}
+                )
+                event.listen(self.engine, "connect", _sqlite_connect)
+                event.listen(self.engine, "begin", _sqlite_begin)
+            else:
+                self.engine = sa.create_engine(
+                    parsed,
+                    hide_parameters=True,
+                    pool_size=pool_size,
+                    max_overflow=pool_size,
+                    pool_timeout=30,
+                    pool_pre_ping=True,
+                    connect_args={"connect_timeout": 10},
+                )
+        except ImportError as error:
+            raise MissingPackage("A PostgreSQL ledger needs psycopg: install memline[postgres].") from error
+        # SQLite has one writer; threads of this process queue here fairly instead of polling the file's lock.
+        self._writer = threading.RLock()
+        _ledgers.add(self)
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """A read transaction; a write in it is an error of the programmer."""
+        with self._named_errors(), self.engine.connect() as connection, connection.begin():
+            yield connection
+
+    @contextmanager
+    def write(self) -> Iterator[Connection]:
+        """A write transaction: committed when the block ends, rolled back when it raises."""
+        if not self.is_sqlite:
+            with self._named_errors(), self.engine.begin() as connection:
+                yield connection
+            return
+        with self._writer, self._named_errors(), self.engine.connect() as connection:
+            connection = connection.execution_options(**{_WRITE: True})
+            with connection.begin():
+                yield connection
+
+    def close(self) -> None:
+        self.engine.dispose()
+
+    @contextmanager
+    def _named_errors(self) -> Iterator[None]:
+        """Turns "can't reach the database" into an error that names it; everything else passes unchanged."""
+        try:
+            yield
+        except TimeoutError as error:
+            raise ServiceUnavailable(
+                f"All connections of this process to the ledger at {self.shown_url} are in use, and none became free. Nothing was written."
+            ) from error
+        except OperationalError as error:
+            if getattr(error.orig, "sqlstate", None) in _OWN_FAULT:
+                raise
+            raise ServiceUnavailable(
+                f"The ledger at {self.shown_url} does not answer ({_first_line(error)}). Nothing was written."
+            ) from error
+
+    def _after_fork(self) -> None:
+        self._writer = threading.RLock()
+        self.engine.dispose(close=False)
+
+
+def insert(connection: Connection, table: sa.Table) -> Any:
+    """An INSERT that knows ON CONFLICT, for whichever database this is."""
+    return sqlite.insert(table) if connection.dialect.name == "sqlite" else postgresql.insert(table)
+
+
+def _first_line(error: DBAPIError) -> str:
+    return str(error.orig).strip().splitlines()[0] if str(error.orig).strip() else type(error.orig).__name__
+
+
+def _sqlite_connect(connection: Any, _record: Any) -> None:
+    connection.isolation_level = None  # transactions are opened by _sqlite_begin, not guessed by the driver
+    cursor = connection.cursor()
+    cursor.execute("PRAGMA journal_mode = WAL")
+    cursor.execute("PRAGMA synchronous = NORMAL")  # a killed process loses nothing; see docs/guarantees.md for power loss
+    cursor.execute("PRAGMA foreign_keys = ON")
+    cursor.execute("PRAGMA secure_delete = ON")
+    cursor.execute("PRAGMA cache_size = -65536")
+    cursor.close()
+
+
+def _sqlite_begin(connection: Connection) -> None:
+    writes = connection.get_execution_options().get(_WRITE, False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+_ledgers: weakref.WeakSet[Ledger] = weakref.WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    for ledger in list(_ledgers):
+        ledger._after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -1,0 +1,1 @@
+"""How the index comes to reflect the committed set, and stays so."""

@@ -1,0 +1,147 @@
+"""Shows the index what the ledger committed: takes outbox rows under a lease, writes the *current* state of their objects, and removes
+each row only if the index took it in the version that the row still has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from datetime import timedelta
+
+from sqlalchemy.engine import Connection
+
+from memline.contracts.clock import Clock
+from memline.contracts.errors import MemlineError, ServiceUnavailable
+from memline.contracts.ids import IdSource
+from memline.ledger.memories import index_objects
+from memline.ledger.outbox import OutboxRow, claim_outbox, lock_rows, mark_searchable, next_due, release, settle, unsettled
+from memline.ledger.session import Ledger
+from memline.search.index.port import Answer, Index, Write
+
+__all__ = ["Relay", "RelayLimits"]
+
+
+@dataclass(frozen=True, slots=True)
+class RelayLimits:
+    """How much a relay takes at a time."""
+
+    #: Rows a round.
+    rows: int = 200
+    #: Seconds for which a round has its rows; longer than any call to the index may take.
+    lease: float = 60.0
+    #: Tries before a row is set aside.
+    attempts: int = 20
+    #: Seconds that rows wait, at most, while the index does not answer at all (1 s, 2 s, 4 s, …); this spends no tries.
+    longest_pause: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Away:
+    """The index did not answer."""
+
+    reason: str
+
+
+class Relay:
+    """One relay of a process. Several may run side by side: a row is taken by one of them at a time."""
+
+    def __init__(self, ledger: Ledger, index: Index, clock: Clock, ids: IdSource, limits: RelayLimits | None = None) -> None:
+        self._ledger = ledger
+        self._index = index
+        self._clock = clock
+        self._ids = ids
+        self._limits = limits or RelayLimits()
+        self._outages = 0
+
+    def run_once(self) -> int:
+        """One round; returns how many rows it took (0: nothing is due)."""
+        return self._in_one_transaction() if self._index.shares_ledger else self._in_two_transactions()
+
+    def drain(self) -> int:
+        """Rounds until nothing is due."""
+        total = 0
+        while taken := self.run_once():
+            total += taken
+        return total
+
+    def _in_one_transaction(self) -> int:
+        """The index lies in the ledger's file: its rows and the outbox change together or not at all."""
+        lease = self._ids.new()
+        with self._ledger.read() as connection:
+            if not _anything_due(connection, self._clock):
+                return 0
+        with self._ledger.write() as tx:
+            rows = self._claim(tx, lease)
+            if rows:
+                self._conclude(tx, rows, self._ask(_writes(tx, rows), tx), lease)
+        return len(rows)
+
+    def _in_two_transactions(self) -> int:
+        lease = self._ids.new()
+        with self._ledger.read() as connection:
+            if not _anything_due(connection, self._clock):
+                return 0
+        with self._ledger.write() as tx:
+            rows = self._claim(tx, lease)
+        if not rows:
+            return 0
+        with self._ledger.read() as connection:
+            writes = _writes(connection, rows)
+        answers = self._ask(writes, None)
+        with self._ledger.write() as tx:
+            self._conclude(tx, rows, answers, lease)
+        return len(rows)
+
+    def _ask(self, writes: Sequence[Write], tx: Connection | None) -> Sequence[Answer] | _Away:
+        """The index's answers. An error that is not an outage is some object's own: then each is written, and answered, alone."""
+        try:
+            # in the ledger's own transaction a failed write must not take what stood before it along
+            with nullcontext() if tx is None else tx.begin_nested():
+                return self._index.write(writes, tx=tx)
+        except ServiceUnavailable as error:
+            return _Away(f"{type(error).__name__}: {error}")
+        except Exception as error:  # noqa: BLE001
+            if len(writes) == 1:
+                reason = f"{type(error).__name__}: {error}" if isinstance(error, MemlineError) else type(error).__name__
+                return [Answer(writes[0].key, reason)]
+        answers: list[Answer] = []
+        for write in writes:
+            answer = self._ask([write], tx)
+            if isinstance(answer, _Away):
+                return answer
+            answers += answer
+        return answers
+
+    def _claim(self, tx: Connection, lease: str) -> list[OutboxRow]:
+        limits = self._limits
+        return claim_outbox(tx, lease=lease, seconds=limits.lease, limit=limits.rows, now=self._clock.now())
+
+    def _conclude(self, tx: Connection, rows: Sequence[OutboxRow], answers: Sequence[Answer] | _Away, lease: str) -> None:
+        """Each object's own answer decides its row; while the index is away, all of them wait."""
+        now = self._clock.now()
+        lock_rows(tx, rows)
+        if isinstance(answers, _Away):
+            pause = min(self._limits.longest_pause, 2.0**self._outages)
+            self._outages = min(self._outages + 1, 20)
+            release(tx, rows, lease=lease, next_at=now + timedelta(seconds=pause), error=answers.reason)
+            return
+        self._outages = 0
+        said = {answer.key: answer.error for answer in answers}
+        errors = {row.key: said.get(row.key, "the index did not answer for this object") for row in rows}
+        taken = [row for row in rows if errors[row.key] is None]
+        refused = [(row, error) for row in rows if (error := errors[row.key]) is not None]
+        gone = settle(tx, taken, lease=lease)
+        unsettled(tx, refused, lease=lease, now=now, max_attempts=self._limits.attempts)
+        release(tx, rows, lease=lease, next_at=now)  # what is left was written again meanwhile
+        mark_searchable(tx, gone, now=now)
+
+
+def _anything_due(connection: Connection, clock: Clock) -> bool:
+    due = next_due(connection)
+    return due is not None and due <= clock.now()
+
+
+def _writes(connection: Connection, rows: Sequence[OutboxRow]) -> list[Write]:
+    found = index_objects(connection, [row.key for row in rows])
+    return [Write(row.key, found.get(row.key)) for row in rows]

@@ -1,0 +1,49 @@
+"""Stage 3: which facts are there already, by content hash, inside the batch and against the whole scope.
+
+What is decided here is recorded with the job; persist, which holds the owners' locks, has the last word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from memline.contracts.content_hash import content_hash
+from memline.contracts.ids import derived_id
+from memline.ledger.jobs import Job
+from memline.ledger.pairs import has_pair
+from memline.ledger.results import load_results, store_results
+from memline.ledger.schema import memories
+from memline.pipeline.extract import FACTS
+from memline.pipeline.parts import Batch, Parts, Prepared
+
+__all__ = ["DECISIONS", "commit", "prepare"]
+
+#: Name of this stage's results: per job [[content hash, id of the memory it repeats or null]].
+DECISIONS = "dedup"
+
+
+def prepare(parts: Parts, batch: Batch) -> Prepared:
+    """The content hash of every fact, by job."""
+    with parts.ledger.read() as connection:
+        facts = load_results(connection, FACTS, [job.id for job in batch.jobs])
+    return Prepared({job.id: [content_hash(fact["text"]) for fact in facts[job.id]] for job in batch.jobs})
+
+
+def commit(tx: Connection, parts: Parts, jobs: Sequence[Job], prepared: Prepared) -> None:
+    """Decides, and keeps the decisions."""
+    wanted = sorted({(job.lane, hashed) for job in jobs for hashed in prepared.values[job.id]})
+    seen: dict[tuple[str, str], str] = {}
+    for start in range(0, len(wanted), 400):
+        query = sa.select(memories.c.lane, memories.c.content_hash, memories.c.id).where(memories.c.state == "live")
+        rows = tx.execute(has_pair(query, memories.c.lane, memories.c.content_hash, wanted[start : start + 400]))
+        seen |= {(row.lane, row.content_hash): row.id for row in rows}
+    decisions: dict[str, list[list[str | None]]] = {}
+    for job in jobs:
+        decided = decisions.setdefault(job.id, [])
+        for ordinal, hashed in enumerate(prepared.values[job.id]):
+            decided.append([hashed, seen.get((job.lane, hashed))])
+            seen.setdefault((job.lane, hashed), derived_id("memory", job.id, str(ordinal)))
+    store_results(tx, DECISIONS, decisions, now=parts.clock.now())

@@ -1,0 +1,69 @@
+"""The port of an extractor. `ask` is the outside call, `read` makes facts of its answer: the answer is stored between the two."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from memline.contracts.fact import Fact
+from memline.contracts.turn import Message
+
+__all__ = ["Extractor", "Known", "Request"]
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A live memory of the owner, shown to the model under a short id ("0", "1", …)."""
+
+    short_id: str
+    memory_id: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """All that an extraction may look at."""
+
+    messages: tuple[Message, ...]
+    #: When the turn was said: what "yesterday" is resolved against.
+    said_at: datetime
+    #: The last messages of the lane before this turn, oldest first, at most 10.
+    window: tuple[Message, ...] = ()
+    #: The nearest live memories of the owner, at most 10.
+    known: tuple[Known, ...] = ()
+    #: Custom instructions of this call.
+    prompt: str | None = None
+    #: There is an agent and no user: facts are the agent's.
+    of_agent: bool = False
+
+
+class Extractor(Protocol):
+    """Finds the facts of a turn."""
+
+    @property
+    def name(self) -> str:
+        """What extracts, with model and prompt version; recorded with each job."""
+        ...
+
+    @property
+    def paid(self) -> bool:
+        """`ask` leaves the process: its answer is stored before it is read, and never bought again."""
+        ...
+
+    @property
+    def wants_context(self) -> bool:
+        """`ask` looks at the window and the known memories."""
+        ...
+
+    def ask(self, request: Request) -> str:
+        """The raw reply.
+
+        Raises ProviderUnavailable where another try may help, ProviderRefused where it won't.
+        """
+        ...
+
+    def read(self, reply: str, request: Request) -> Sequence[Fact]:
+        """The facts in a reply; raises ReplyUnreadable where it is not one. Needs only `request.known` and `request.messages`."""
+        ...

@@ -1,0 +1,99 @@
+"""What a stage works with: the parts that the composition root built from the settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from memline.contracts.clock import Clock
+from memline.contracts.errors import MemlineError, ProviderRefused, ProviderUnavailable, ReplyUnreadable
+from memline.contracts.ids import IdSource
+from memline.language.ports import Analyser, Embedder
+from memline.ledger.claim import ClaimLimits
+from memline.ledger.jobs import Job
+from memline.ledger.leases import Lease, LeaseTimes
+from memline.ledger.session import Ledger
+from memline.pipeline.extractors.port import Extractor
+from memline.search.index.port import Index
+
+__all__ = ["Batch", "Failure", "Parts", "Prepared", "RetryPolicy", "Send", "failure_of", "reason_of"]
+
+#: Sends claimed batches to whoever runs their next stage.
+Send = Callable[[Sequence[Lease]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """How often a job is tried, and how long it waits between (seconds)."""
+
+    max_attempts: int = 6
+    first_delay: float = 1.0
+    longest_delay: float = 300.0
+    #: Asks for a readable reply before the job fails.
+    asks: int = 3
+
+    def delay(self, attempts: int, *, retry_after: float | None = None) -> float:
+        """The wait before the next try, after *attempts* failed ones; never shorter than the provider asked for."""
+        return max(retry_after or 0.0, min(self.longest_delay, self.first_delay * 2.0**attempts))
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The parts of one process. Everything in it is safe for threads."""
+
+    ledger: Ledger
+    index: Index
+    analyser: Analyser
+    embedder: Embedder
+    extractor: Extractor
+    clock: Clock
+    ids: IdSource
+    times: LeaseTimes = field(default_factory=LeaseTimes)
+    limits: ClaimLimits = field(default_factory=ClaimLimits)
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    #: Seconds that a turn waits for an earlier one of its producer.
+    order_wait: float = 30.0
+    #: Calls to a paid extractor at a time, in one batch.
+    parallel_asks: int = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a job does not advance. `retry_in`: seconds until the next try; None: never."""
+
+    reason: str
+    retry_in: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What a stage worked out before its transaction: a value a job, or why there is none."""
+
+    values: Mapping[str, Any] = field(default_factory=dict)
+    failures: Mapping[str, Failure] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Jobs at one stage, with what a stage may ask for while it works outside a transaction."""
+
+    lease: Lease
+    jobs: Sequence[Job]
+    #: Keeps the lease; raises LeaseLost.
+    keep: Callable[[], None]
+    #: Commits these jobs (whole lanes) and sends them on as a batch of their own; the rest stays.
+    hand_on: Callable[[Sequence[Job], Prepared], None]
+
+
+def failure_of(error: MemlineError, job: Job, retry: RetryPolicy) -> Failure:
+    """What an error of an outside call means for a job."""
+    if isinstance(error, (ProviderRefused, ReplyUnreadable)) or job.attempts + 1 >= retry.max_attempts:
+        return Failure(reason_of(error), None)
+    retry_after = error.retry_after if isinstance(error, ProviderUnavailable) else None
+    return Failure(reason_of(error), retry.delay(job.attempts, retry_after=retry_after))
+
+
+def reason_of(error: BaseException) -> str:
+    """An error as a reason that can be shown: its class, and its words only where memline wrote them."""
+    return f"{type(error).__name__}: {error}" if isinstance(error, MemlineError) else type(error).__name__

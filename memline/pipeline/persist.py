@@ -1,0 +1,45 @@
+"""Stage 4, the commit: from here on the memories of a turn exist. Nothing later adds to them."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+
+from sqlalchemy.engine import Connection
+
+from memline.contracts.fact import Fact
+from memline.ledger.commit import Candidate, commit_memories
+from memline.ledger.jobs import Job
+from memline.ledger.results import load_results
+from memline.pipeline.embed import EMBEDDED
+from memline.pipeline.extract import FACTS
+from memline.pipeline.parts import Batch, Parts, Prepared
+
+__all__ = ["commit", "prepare"]
+
+
+def prepare(parts: Parts, batch: Batch) -> Prepared:
+    """The candidates of each job, from what extract and embed left."""
+    ids = [job.id for job in batch.jobs]
+    with parts.ledger.read() as connection:
+        facts, embedded = load_results(connection, FACTS, ids), load_results(connection, EMBEDDED, ids)
+    return Prepared(
+        {
+            job.id: [
+                Candidate(Fact.from_json(fact), found["terms"], found["length"], base64.b64decode(found["vector"]))
+                for fact, found in zip(facts[job.id], embedded[job.id]["facts"], strict=True)
+            ]
+            for job in batch.jobs
+        }
+    )
+
+
+def commit(tx: Connection, parts: Parts, jobs: Sequence[Job], prepared: Prepared) -> None:
+    """Commits the candidates of the jobs."""
+    commit_memories(
+        tx,
+        [(job, prepared.values[job.id]) for job in jobs],
+        model=parts.embedder.model,
+        extractor=parts.extractor.name,
+        now=parts.clock.now(),
+    )

@@ -1,0 +1,245 @@
+"""Runs one stage of one batch: take the lease, work outside a transaction, then write the result and the advance in one.
+
+Run twice, a stage does nothing the second time: the lease is taken once, and the guard stands in the transaction that commits.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Protocol
+
+from sqlalchemy.engine import Connection
+
+from memline.contracts.errors import LeaseLost, ServiceUnavailable
+from memline.ledger import leases
+from memline.ledger.cancel import cancel_jobs
+from memline.ledger.claim import claim
+from memline.ledger.jobs import Job, Stage, fail_jobs, jobs_of_lease, lock_jobs, postpone_jobs
+from memline.ledger.leases import Lease
+from memline.ledger.locks import epoch_sums, lock_owners, lock_subjects
+from memline.pipeline import dedup, embed, extract, link, persist, save
+from memline.pipeline.parts import Batch, Failure, Parts, Prepared, Send, reason_of
+
+__all__ = ["claim_and_send", "give_back_waiting", "run_stage", "run_through"]
+
+
+class _StageModule(Protocol):
+    @property
+    def prepare(self) -> Callable[[Parts, Batch], Prepared]: ...
+
+    @property
+    def commit(self) -> Callable[[Connection, Parts, Sequence[Job], Prepared], None]: ...
+
+
+_MODULES: dict[Stage, _StageModule] = {
+    Stage.EXTRACT: extract,
+    Stage.EMBED: embed,
+    Stage.DEDUP: dedup,
+    Stage.PERSIST: persist,
+    Stage.LINK: link,
+    Stage.SAVE: save,
+}
+
+_log = logging.getLogger("memline.runner")
+
+#: Stages whose commit must not run beside another of the same owner, nor beside a delete.
+_OWNERS_ALONE = (Stage.PERSIST, Stage.LINK)
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    parts: Parts
+    lease: Lease
+    send: Send
+
+
+def run_stage(parts: Parts, lease_id: str, epoch: int, stage: Stage, *, worker: str, send: Send) -> Lease | None:
+    """Runs *stage* for a batch. Returns the batch at its next stage; None where there is nothing to go on with.
+
+    *send* is given batches that are to be run by whoever is free: those that were divided off, and those claimed when lanes became
+    free. Raises what the ledger raises when it does not answer; then the lease runs out and the jobs are retried.
+    """
+    with parts.ledger.write() as tx:
+        lease = leases.take(tx, lease_id, epoch, stage, worker=worker, now=parts.clock.now(), times=parts.times)
+        if lease is None:
+            return None
+        jobs = jobs_of_lease(tx, lease.id)
+    run = _Run(parts, lease, send)
+    left = {job.id: job for job in jobs}
+    try:
+        prepared = _MODULES[stage].prepare(parts, _batch(run, jobs, left))
+        return _commit(run, list(left.values()), prepared)
+    except LeaseLost:
+        return None
+    except Exception as error:  # noqa: BLE001
+        # Whatever it was, the jobs say so and are tried again, each alone; none of it is lost.
+        _give_back(run, list(left.values()), error)
+        return None
+
+
+def run_through(parts: Parts, lease: Lease, *, worker: str, send: Send, stopped: Callable[[], bool]) -> None:
+    """Runs a batch from where it is to its end, in this thread; between two stages it may be stopped, and is given back."""
+    current: Lease | None = lease
+    while current is not None:
+        if stopped():
+            give_back_waiting(parts, [current])
+            return
+        current = run_stage(parts, current.id, current.epoch, current.stage, worker=worker, send=send)
+
+
+def give_back_waiting(parts: Parts, waiting: Sequence[Lease]) -> None:
+    """Ends batches that nobody took, so that their jobs are claimed again at once instead of after the lease."""
+    for lease in waiting:
+        with parts.ledger.write() as tx:
+            if leases.take(tx, lease.id, lease.epoch, lease.stage, worker="", now=parts.clock.now(), times=parts.times) is not None:
+                leases.hand_back(tx, lease, now=parts.clock.now())
+
+
+def claim_and_send(parts: Parts, send: Send) -> int:
+    """Claims what is ready and sends it; the number of batches."""
+    with parts.ledger.write() as tx:
+        claimed = _claim(parts, tx)
+    send(claimed)
+    return len(claimed)
+
+
+def _claim(parts: Parts, tx: Connection) -> list[Lease]:
+    return claim(tx, now=parts.clock.now(), limits=parts.limits, times=parts.times, new_id=parts.ids.new, paid=parts.extractor.paid)
+
+
+def _batch(run: _Run, jobs: Sequence[Job], left: dict[str, Job]) -> Batch:
+    parts = run.parts
+    renewed_at = parts.clock.now()
+
+    def keep() -> None:
+        nonlocal renewed_at
+        now = parts.clock.now()
+        if now - renewed_at < timedelta(seconds=parts.times.lease / 3):
+            return
+        with parts.ledger.write() as tx:
+            leases.renew(tx, run.lease, now=now, times=parts.times)
+        renewed_at = now
+
+    def hand_on(ready: Sequence[Job], prepared: Prepared) -> None:
+        divided: Lease | None = None
+        with parts.ledger.write() as tx:
+            current = _enter(run, tx, ready)
+            if current:
+                _MODULES[run.lease.stage].commit(tx, parts, current, prepared)
+                divided = leases.divide(tx, run.lease, current, new_id=parts.ids.new(), now=parts.clock.now(), times=parts.times)
+        for job in ready:
+            left.pop(job.id)
+        if divided is not None:
+            _send(run, [divided])
+
+    return Batch(run.lease, jobs, keep, hand_on)
+
+
+def _send(run: _Run, batches: Sequence[Lease]) -> None:
+    try:
+        run.send(batches)
+    except ServiceUnavailable as error:
+        # What is written is written: the batches wait in the ledger, and the sweep sends them again.
+        _log.warning("%s", error)
+
+
+def _enter(run: _Run, tx: Connection, jobs: Sequence[Job]) -> list[Job]:
+    """Takes the locks, proves that the lease is ours, and cancels jobs whose subject was erased; returns the others.
+
+    A job that somebody cancelled since the batch was read is in it no more, and is left out.
+    """
+    subjects = {job.id: job.scope.subjects for job in jobs}
+    lock_subjects(tx, {subject for group in subjects.values() for subject in group})
+    if run.lease.stage in _OWNERS_ALONE:
+        lock_owners(tx, {job.scope.owner.key for job in jobs})
+    now = run.parts.clock.now()
+    leases.guard(tx, run.lease, now=now)
+    there = lock_jobs(tx, run.lease.id)
+    jobs = [job for job in jobs if job.no in there]
+    epochs = epoch_sums(tx, subjects)
+    erased = [job for job in jobs if epochs[job.id] != job.epochs]
+    if erased:
+        cancel_jobs(tx, [job.no for job in erased], reason="its subject was erased", now=now)
+    return [job for job in jobs if epochs[job.id] == job.epochs]
+
+
+def _commit(run: _Run, jobs: Sequence[Job], prepared: Prepared) -> Lease | None:
+    parts = run.parts
+    claimed: list[Lease] = []
+    with parts.ledger.write() as tx:
+        current = _enter(run, tx, jobs)
+        stopped = _stop_failed(run, tx, current, prepared.failures)
+        going = [job for job in current if job.id not in stopped]
+        if going:
+            _MODULES[run.lease.stage].commit(tx, parts, going, prepared)
+        now = parts.clock.now()
+        advanced: Lease | None = None
+        if not going:
+            leases.hand_back(tx, run.lease, now=now)
+        elif run.lease.stage is Stage.SAVE:
+            leases.end(tx, run.lease, now=now)
+        else:
+            leases.free_lanes(tx, run.lease.id, now=now, only_empty=True)
+            advanced = leases.advance(tx, run.lease, now=now, times=parts.times)
+        if advanced is None:
+            claimed = _claim(parts, tx)
+    _send(run, claimed)
+    return advanced
+
+
+def _stop_failed(run: _Run, tx: Connection, jobs: Sequence[Job], failures: Mapping[str, Failure]) -> set[str]:
+    """Takes failed jobs out of the batch, and what waits behind a postponed one in its lane, so that the order stays."""
+    now = run.parts.clock.now()
+    stopped: set[str] = set()
+    waiting_lanes: set[str] = set()
+    behind: list[Job] = []
+    for job in jobs:
+        failure = failures.get(job.id)
+        if job.lane in waiting_lanes:
+            behind.append(job)
+        elif failure is None:
+            continue
+        elif failure.retry_in is None:
+            fail_jobs(tx, [job.no], reason=failure.reason, now=now)
+        else:
+            next_at = now + timedelta(seconds=failure.retry_in)
+            postpone_jobs(tx, [job], next_at=next_at, spend=True, alone=job.alone, reason=failure.reason)
+            waiting_lanes.add(job.lane)
+        stopped.add(job.id)
+    if behind:
+        postpone_jobs(tx, behind, next_at=now, spend=False, alone=False, reason="waits for the turn before it")
+    return stopped
+
+
+def _give_back(run: _Run, jobs: Sequence[Job], error: Exception) -> None:
+    """After an unexpected failure: jobs of a batch are retried alone; only a job that failed alone spends an attempt."""
+    parts = run.parts
+    reason = f"{run.lease.stage}: {reason_of(error)}"
+    with parts.ledger.write() as tx:
+        now = parts.clock.now()
+        try:
+            leases.guard(tx, run.lease, now=now)
+        except LeaseLost:
+            return
+        there = lock_jobs(tx, run.lease.id)
+        jobs = [job for job in jobs if job.no in there]
+        if isinstance(error, ServiceUnavailable):
+            # A part is away: that is no job's failure. They wait, as they are, for another try.
+            next_at = now + timedelta(seconds=parts.retry.first_delay)
+            for alone in (False, True):
+                same = [job for job in jobs if job.alone is alone]
+                postpone_jobs(tx, same, next_at=next_at, spend=False, alone=alone, reason=reason)
+            leases.hand_back(tx, run.lease, now=now)
+            return
+        if len(jobs) > 1:
+            postpone_jobs(tx, jobs, next_at=now, spend=False, alone=True, reason=reason)
+        for job in jobs if len(jobs) == 1 else ():
+            if job.attempts + 1 >= parts.retry.max_attempts:
+                fail_jobs(tx, [job.no], reason=reason, now=now)
+            else:
+                next_at = now + timedelta(seconds=parts.retry.delay(job.attempts))
+                postpone_jobs(tx, [job], next_at=next_at, spend=True, alone=True, reason=reason)
+        leases.hand_back(tx, run.lease, now=now)

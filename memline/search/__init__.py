@@ -1,0 +1,1 @@
+"""The thin synchronous read: filters, nomination, one scoring function, explain."""

@@ -1,0 +1,91 @@
+"""Who speaks in the memories of an owner: the names by which a question may mean one of them."""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from memline.language.lazy import ForkLock
+from memline.ledger.schema import memories
+
+__all__ = ["ActorNames", "named_in"]
+
+#: Owners whose names are remembered.
+_MOST = 1_000
+
+
+@dataclass(slots=True)
+class _Known:
+    last_no: int = 0
+    names: set[str] = field(default_factory=set)
+
+
+class ActorNames:
+    """The names (`actor_id`) that speak in the memories of owners. Remembers them: each read looks at what is new only.
+
+    A name stays known when its last memory goes; no memory is its then, so that it changes no result.
+    """
+
+    def __init__(self) -> None:
+        self._lock = ForkLock()
+        self._known: OrderedDict[int, _Known] = OrderedDict()
+
+    def of(self, connection: Connection, owner_nos: Sequence[int]) -> frozenset[str]:
+        """The names in the memories of *owner_nos*, in one statement."""
+        with self._lock:
+            seen = {no: self._known.setdefault(no, _Known()).last_no for no in owner_nos}
+        newest = self._read(connection, seen)
+        with self._lock:
+            for owner_no, last_no, names in newest:
+                known = self._known.setdefault(owner_no, _Known())
+                known.names |= names
+                known.last_no = max(known.last_no, last_no)
+            found: set[str] = set()
+            for no in owner_nos:
+                if no in self._known:
+                    self._known.move_to_end(no)
+                    found |= self._known[no].names
+            while len(self._known) > max(_MOST, len(owner_nos)):
+                self._known.popitem(last=False)
+        return frozenset(found)
+
+    def _read(self, connection: Connection, seen: dict[int, int]) -> Iterable[tuple[int, int, set[str]]]:
+        by_last: dict[int, list[int]] = {}
+        for owner_no, last_no in seen.items():
+            by_last.setdefault(last_no, []).append(owner_no)
+        if not by_last:
+            return []
+        new = sa.or_(*(sa.and_(memories.c.owner_no.in_(nos), memories.c.no > last_no) for last_no, nos in by_last.items()))
+        query = (
+            sa.select(memories.c.owner_no, memories.c.actor_id, sa.func.max(memories.c.no))
+            .where(new)
+            .group_by(memories.c.owner_no, memories.c.actor_id)
+        )
+        found: dict[int, tuple[int, set[str]]] = {}
+        for owner_no, name, last_no in connection.execute(query):
+            before = found.get(owner_no, (0, set()))
+            found[owner_no] = (max(before[0], last_no), before[1] | ({name} if name else set()))
+        return [(owner_no, last_no, names) for owner_no, (last_no, names) in found.items()]
+
+
+def named_in(question: str, actors: Iterable[str]) -> frozenset[str]:
+    """Those of *actors* whose name, or the first word of a name of several, stands in *question* as words of their own.
+
+    Of a name of one letter or of digits alone nobody is reminded.
+    """
+    text = question.casefold()
+    return frozenset(actor for actor in actors if any(_stands_in(text, name) for name in (actor, *actor.split()[:1])))
+
+
+def _stands_in(text: str, name: str) -> bool:
+    name = name.casefold()
+    if len(name) < 2 or name.isdigit() or name not in text:
+        return False
+    left = r"(?<![^\W_])" if name[0].isascii() else ""
+    right = r"(?![^\W_])" if name[-1].isascii() else ""
+    return re.search(left + re.escape(name) + right, text) is not None

@@ -1,0 +1,56 @@
+"""What a search may be asked: checked before anything is read."""
+
+from __future__ import annotations
+
+import math
+
+from memline.contracts.errors import InvalidInput, InvalidMessage
+from memline.contracts.turn import check_text
+
+__all__ = ["MAX_QUERY", "MAX_TOP_K", "check_query", "check_threshold", "check_top_k"]
+
+#: Longest query, in bytes of UTF-8.
+MAX_QUERY = 1 << 20
+
+#: Most results of one search; a whole scope is listed by get_all.
+MAX_TOP_K = 1_000
+
+
+def check_query(value: object) -> str:
+    """*value* as a query; raises InvalidInput for another type, a blank one, NUL, lone surrogates and more than 1 MiB."""
+    if not isinstance(value, str):
+        raise InvalidInput(f"query must be a string, not {type(value).__name__}.")
+    if not value.strip():
+        raise InvalidInput("query is blank: say what to look for, or list memories with get_all().")
+    try:
+        checked = check_text("query", value)
+    except InvalidMessage as error:
+        raise InvalidInput(str(error)) from None
+    if (size := len(checked.encode("utf-8"))) > MAX_QUERY:
+        raise InvalidInput(f"query has {size} bytes, {MAX_QUERY} are allowed: ask a shorter question.")
+    return checked
+
+
+def check_top_k(value: object) -> int:
+    """*value* as a number of results, 0 to 1000; raises InvalidInput."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidInput(f"top_k must be a whole number, not {type(value).__name__}.")
+    if not 0 <= value <= MAX_TOP_K:
+        raise InvalidInput(f"top_k must lie between 0 and {MAX_TOP_K}, not {_shown(value)}. To list a whole scope use get_all().")
+    return value
+
+
+def check_threshold(value: object) -> float:
+    """*value* as the least score of a result, 0 to 1; raises InvalidInput."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise InvalidInput(f"threshold must be a number, not {type(value).__name__}.")
+    if isinstance(value, float) and math.isnan(value):
+        raise InvalidInput("threshold must be a number between 0 and 1, not NaN.")
+    if not 0 <= value <= 1:
+        raise InvalidInput(f"threshold must lie between 0 and 1, as scores do; it is {_shown(value)}.")
+    return float(value)
+
+
+def _shown(value: float) -> str:
+    """A number in a message; Python refuses to write out very long ones."""
+    return str(value) if not isinstance(value, int) or abs(value) < 10**12 else "a number of more than 12 digits"

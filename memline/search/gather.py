@@ -1,0 +1,213 @@
+"""From a question to candidates: the legs nominate, the ledger says what may be read, and what stands around it is fetched."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from memline.contracts.filters import Filter
+from memline.ledger.memories import within
+from memline.ledger.postings import TermStatistics
+from memline.ledger.schema import memories
+from memline.ledger.session import Ledger
+from memline.search.candidates import REACH, Surroundings, arrays_of, spans_around, surroundings_of
+from memline.search.entity_leg import Mentions, named_memories, near_entities
+from memline.search.index.port import Index
+from memline.search.nominate import Legs
+from memline.search.question import Question
+from memline.search.rows import CandidateRow, Reading, candidates_between, candidates_by_id, candidates_by_no, filter_rows, filter_view
+from memline.search.signals import Arrays
+
+__all__ = ["Asked", "Gathered", "Phases", "gather"]
+
+#: Least depth of a leg; mem0 has the same.
+LEAST_DEPTH = 60
+#: How often the legs go on, and how many times as deep each time.
+ROUNDS, DEEPER = 3, 4
+#: Rows of a scope that a filter is asked about first, and matching ones that are then scored without nomination.
+ASKED_FIRST, SCORED_ALL = 5_000, 1_000
+#: Rows that are read around the nominees.
+MOST_AROUND = 20_000
+
+Ranks = Mapping[str, Mapping[str, int]]
+
+
+@dataclass(slots=True)
+class Phases:
+    """Seconds by phase, and how much time is left."""
+
+    deadline: float
+    timer: Callable[[], float] = time.perf_counter
+    seconds: dict[str, float] = field(default_factory=dict)
+    started: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.started = self.timer()
+
+    @property
+    def left(self) -> float:
+        """Seconds until the deadline; negative after it."""
+        return self.deadline - (self.timer() - self.started)
+
+    @contextmanager
+    def of(self, name: str) -> Iterator[None]:
+        """Adds what the block takes to a phase."""
+        began = self.timer()
+        try:
+            yield
+        finally:
+            self.seconds[name] = self.seconds.get(name, 0.0) + self.timer() - began
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One search: what is asked of whom, and what is known before the legs go."""
+
+    namespace: str
+    question: Question
+    filter: Filter
+    reading: Reading
+    top_k: int
+    owner_nos: Sequence[int]
+    statistics: TermStatistics
+    #: Speakers that the question names.
+    named: Collection[str]
+
+    @property
+    def depth(self) -> int:
+        return max(4 * self.top_k, LEAST_DEPTH)
+
+    @property
+    def filtered(self) -> bool:
+        """The filter asks for more than scope ids, so that a row is fetched with what it is asked about."""
+        return not self.filter.narrows_only_by_scope
+
+    def takes(self, row: CandidateRow) -> bool:
+        """*row* may be a result."""
+        if not self.reading.shows(row):
+            return False
+        if self.filtered:
+            return self.filter.matches(filter_view(row))
+        return any(all(getattr(row, name) == value for name, value in scope.ids().items()) for scope in self.filter.scopes)
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """Candidates before they are scored."""
+
+    around: Surroundings
+    #: Indices into `around.rows` of what may be a result; the others are context.
+    chosen: Sequence[int]
+    #: Over all of `around.rows`.
+    arrays: Arrays
+    mentions: Mentions
+    #: By memory id, its place (from 1) in each leg that nominated it.
+    ranks: Ranks
+    incomplete: bool = False
+    index_down: bool = False
+
+
+def gather(ledger: Ledger, index: Index, asked: Asked, phases: Phases) -> Gathered:
+    """The candidates of one search. No transaction is open while the index is asked; the number of statements is bounded."""
+    if asked.filtered:
+        with phases.of("read"), ledger.read() as connection:
+            if (rows := _matching_rows(connection, asked)) is not None:
+                mentions = _mentions(connection, asked, {})
+                return _around(connection, asked, rows, mentions, {}, only=True)
+    question = asked.question
+    legs = Legs(index, ledger, asked.namespace, asked.filter.scopes, question.terms, question.vector)
+    taken: dict[str, CandidateRow] = {}
+    mentions, near = Mentions({}, {}), dict[str, float]()
+    for go in range(ROUNDS + 1):
+        with phases.of("nominate"):
+            new = legs.go(asked.depth * DEEPER**go)
+            if go == 0 and not legs.index_down:
+                near, up = near_entities(index, asked.namespace, asked.filter.scopes, question.entity_vectors)
+                legs.index_down = not up
+        with phases.of("read"), ledger.read() as connection:
+            taken |= {row.id: row for row in candidates_by_id(connection, asked.namespace, new, filtered=asked.filtered)}
+            if go == 0:
+                mentions = _mentions(connection, asked, near)
+                named = _strongest(mentions, asked.depth)
+                for row in candidates_by_no(connection, asked.namespace, named, filtered=asked.filtered):
+                    taken[row.id] = row
+                    legs.ranks.setdefault(row.id, {})["entity"] = named.index(row.no) + 1
+            visible = [row for row in taken.values() if asked.takes(row)]
+            if len(visible) >= asked.top_k or not legs.has_more or go == ROUNDS or phases.left < 0:
+                nominees = _best_of_each_leg(visible, legs.ranks, asked.depth) + _successors(connection, asked, taken.values())
+                few = len(visible) < asked.top_k and (legs.has_more or legs.cut_short)
+                return _around(connection, asked, nominees, mentions, legs.ranks, incomplete=few, index_down=legs.index_down)
+    raise AssertionError("the last round returns")
+
+
+def _matching_rows(connection: Connection, asked: Asked) -> list[CandidateRow] | None:
+    """All rows that may be results, where the scope is small and they are few; None where it is better to nominate."""
+    where = within(asked.namespace, asked.filter.scopes)
+    some = sa.select(memories.c.no).where(where).limit(ASKED_FIRST + 1).subquery()
+    if connection.execute(sa.select(sa.func.count()).select_from(some)).scalar_one() > ASKED_FIRST:
+        return None
+    rows = filter_rows(connection, asked.namespace, asked.filter.scopes, limit=ASKED_FIRST)
+    found = [row for row in rows if asked.takes(row)]
+    return found if len(found) <= SCORED_ALL else None
+
+
+def _mentions(connection: Connection, asked: Asked, near: Mapping[str, float]) -> Mentions:
+    return named_memories(connection, asked.namespace, asked.filter.scopes, asked.owner_nos, asked.question.entities, near)
+
+
+def _strongest(mentions: Mentions, depth: int) -> list[int]:
+    return sorted(mentions.strength, key=lambda no: (-mentions.strength[no], -no))[:depth]
+
+
+def _best_of_each_leg(visible: Sequence[CandidateRow], ranks: Ranks, depth: int) -> list[CandidateRow]:
+    """Of each leg its *depth* best that may be read: what the legs went on for, and no more work than a first round makes."""
+    found: dict[int, CandidateRow] = {}
+    for leg in ("vector", "words", "entity"):
+        ranked = sorted((row for row in visible if leg in ranks.get(row.id, ())), key=lambda row: ranks[row.id][leg])
+        found |= {row.no: row for row in ranked[:depth]}
+    return list(found.values())
+
+
+def _successors(connection: Connection, asked: Asked, rows: Iterable[CandidateRow]) -> list[CandidateRow]:
+    """What took the place of a nominee is a nominee: who finds "works at Contoso" wants to know of Fabrikam."""
+    there = {row.id for row in rows}
+    ids = list(dict.fromkeys(row.superseded_by for row in rows if row.superseded_by is not None and row.superseded_by not in there))
+    found = candidates_by_id(connection, asked.namespace, ids[: asked.depth], filtered=asked.filtered)
+    return [row for row in found if asked.takes(row)]
+
+
+def _around(
+    connection: Connection,
+    asked: Asked,
+    nominees: Sequence[CandidateRow],
+    mentions: Mentions,
+    ranks: Ranks,
+    *,
+    only: bool = False,
+    incomplete: bool = False,
+    index_down: bool = False,
+) -> Gathered:
+    """Nominees with their neighbours, and the neighbours' own. *only*: neighbours are context, never results."""
+    spans = spans_around(nominees, REACH if only else 2 * REACH)
+    near = candidates_between(connection, asked.namespace, spans, filtered=asked.filtered, limit=MOST_AROUND)
+    around = surroundings_of([*nominees, *near], asked.reading)
+    if only:
+        chosen = sorted(around.row_of[row.no] for row in nominees)
+    else:
+        chosen = [index for index in around.with_neighbours(row.no for row in nominees) if asked.takes(around.rows[index])]
+    arrays = arrays_of(
+        connection,
+        around,
+        asked.question,
+        owner_nos=asked.owner_nos,
+        statistics=asked.statistics,
+        named=asked.named,
+        entity_strength=mentions.strength,
+        reading=asked.reading,
+    )
+    return Gathered(around, chosen, arrays, mentions, ranks, incomplete, index_down)

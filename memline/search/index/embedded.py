@@ -1,0 +1,217 @@
+"""The embedded index: exact cosine over vectors in memory, BM25 over the ledger's postings. For one machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import sqlalchemy as sa
+from numpy.typing import NDArray
+from sqlalchemy.engine import Connection
+
+from memline.contracts.errors import EmbedderMismatch
+from memline.contracts.filters import ScopeIds
+from memline.contracts.index_object import Kind, ObjectKey
+from memline.ledger.schema import memories
+from memline.ledger.session import Ledger, insert
+from memline.search.index import embedded_tables as tables
+from memline.search.index.embedded_cache import Matrix, Narrowing, VectorCache, iterate_vectors
+from memline.search.index.port import Answer, IndexState, Nominee, Write
+from memline.search.index.words_leg import match_in_ledger
+
+__all__ = ["CACHE_BYTES", "EmbeddedIndex"]
+
+#: Default bound of the vectors held in memory: 512 MiB, a quarter of a million memories of 512 dimensions.
+CACHE_BYTES = 512 * 1024 * 1024
+
+_BATCH = 500
+
+
+class EmbeddedIndex:
+    """The index port (`memline.search.index.port.Index`) without a server.
+
+    *store* holds the index' tables: the ledger itself where it is SQLite, else a `Ledger("sqlite:///…/index.db")` of its own. *ledger*
+    must be open already (`open_ledger`): the tables are made here when they are missing.
+    """
+
+    def __init__(self, store: Ledger, ledger: Ledger, *, cache_bytes: int = CACHE_BYTES) -> None:
+        if not store.is_sqlite:
+            raise ValueError("The embedded index lies in a SQLite file: give it a Ledger('sqlite:///…/index.db') of its own.")
+        self._store = store
+        self._ledger = ledger
+        self._cache = VectorCache(cache_bytes)
+        with ledger.read() as connection:
+            any_memory = connection.execute(sa.select(memories.c.no).limit(1)).one_or_none() is not None
+        tables.prepare(store, filled_elsewhere=any_memory)
+
+    @property
+    def name(self) -> str:
+        return f"embedded (numpy {np.__version__}, form {tables.FORM})"
+
+    @property
+    def shares_ledger(self) -> bool:
+        return self._store is self._ledger
+
+    @property
+    def needs_rebuild(self) -> bool:
+        """The tables are new, the ledger is not: every object has to be written again, then `mark_rebuilt` called."""
+        with self._store.read() as connection:
+            return tables.needs_rebuild(connection)
+
+    def mark_rebuilt(self, *, tx: Connection | None = None) -> None:
+        """Every object of the ledger is written here, or waits in the outbox."""
+        if tx is not None:
+            tables.mark_rebuilt(tx)
+            return
+        with self._store.write() as own:
+            tables.mark_rebuilt(own)
+
+    def write(self, writes: Sequence[Write], *, tx: Connection | None = None) -> list[Answer]:
+        if not writes:
+            return []
+        if tx is not None and self.shares_ledger:
+            return self._write(tx, writes)
+        with self._store.write() as own:
+            return self._write(own, writes)
+
+    def nearest(
+        self, kind: Kind, namespace: str, scopes: Sequence[ScopeIds], vector: NDArray[np.float32], *, limit: int, offset: int = 0
+    ) -> list[Nominee]:
+        """See the port. Raises EmbedderMismatch where *vector* has another dimension than the vectors here."""
+        deep = limit + offset
+        best: dict[str, float] = {}
+        if limit <= 0:
+            return []
+        query = np.ascontiguousarray(vector, dtype=np.float32).reshape(-1)
+        with self._store.read() as connection:
+            for scope in scopes:
+                narrowing = Narrowing(kind, namespace, scope)
+                matrix = self._cache.matrix(connection, narrowing)
+                found = _best_of(matrix, query, deep) if matrix is not None else _best_of_file(connection, narrowing, query, deep)
+                best |= dict(found)
+        ranked = sorted(best.items(), key=lambda item: (-item[1], item[0]))
+        return [Nominee(object_id, value) for object_id, value in ranked[offset:deep]]
+
+    def matching(self, namespace: str, scopes: Sequence[ScopeIds], terms: Sequence[str], *, limit: int, offset: int = 0) -> list[Nominee]:
+        with self._ledger.read() as connection:
+            return match_in_ledger(connection, namespace, scopes, terms, limit=limit, offset=offset)
+
+    def walk(self, kind: Kind, namespace: str, *, after: str = "", limit: int = 1000, vectors: bool = False) -> Iterator[IndexState]:
+        """See the port; *limit* objects are in memory at a time."""
+        columns = tables.index_objects.c
+        while True:
+            query = (
+                sa.select(
+                    columns.id,
+                    columns.namespace,
+                    columns.user_id,
+                    columns.agent_id,
+                    columns.run_id,
+                    columns.version,
+                    columns.terms,
+                    columns.vector if vectors else sa.literal(b"", sa.LargeBinary).label("vector"),
+                )
+                .where(columns.kind == kind, columns.namespace == namespace, columns.id > after)
+                .order_by(columns.id)
+                .limit(limit)
+            )
+            with self._store.read() as connection:
+                rows = connection.execute(query).all()
+            for row in rows:
+                found = tables.object_of(kind, row)
+                yield IndexState(found.key, found.version, found.digest, found.vector_digest if vectors else None)
+            if len(rows) < limit:
+                return
+            after = rows[-1].id
+
+    def close(self) -> None:
+        """Closes the index' own file; a shared ledger is its owner's to close."""
+        if not self.shares_ledger:
+            self._store.close()
+
+    def _write(self, tx: Connection, writes: Sequence[Write]) -> list[Answer]:
+        last = {write.key: write for write in writes}  # one object twice in a batch: the later one is how it is
+        dimension = next((len(write.object.vector) // 4 for write in writes if write.object is not None), None)
+        if dimension is not None:
+            dimension = tables.stored_dimension(tx, dimension)
+        errors = {key: error for key, write in last.items() if (error := _refusal(write, dimension))}
+        taken = [write for key, write in last.items() if key not in errors]
+        _remove(tx, [write.key for write in taken])
+        _count_removals(tx, [write.key for write in taken if write.object is None])
+        rows = [_row(write) for write in taken if write.object is not None]
+        if rows:
+            tx.execute(sa.insert(tables.index_objects), rows)
+        return [Answer(write.key, errors.get(write.key)) for write in writes]
+
+
+def _refusal(write: Write, dimension: int | None) -> str | None:
+    if write.object is None or dimension is None or len(write.object.vector) == 4 * dimension:
+        return None
+    return f"the vector has {len(write.object.vector)} bytes, the vectors of this index have {dimension} dimensions of 4 bytes"
+
+
+def _remove(tx: Connection, keys: Sequence[ObjectKey]) -> None:
+    columns = tables.index_objects.c
+    for kind in {key.kind for key in keys}:
+        ids = [key.id for key in keys if key.kind == kind]
+        for start in range(0, len(ids), _BATCH):
+            tx.execute(sa.delete(tables.index_objects).where(columns.kind == kind, columns.id.in_(ids[start : start + _BATCH])))
+
+
+def _count_removals(tx: Connection, keys: Sequence[ObjectKey]) -> None:
+    statement = insert(tx, tables.index_deletions)
+    number = tables.index_deletions.c.number
+    for kind, namespace in sorted({(key.kind, key.namespace) for key in keys}):
+        tx.execute(
+            statement.values(kind=kind, namespace=namespace, number=1).on_conflict_do_update(
+                index_elements=["kind", "namespace"], set_={"number": number + 1}
+            )
+        )
+
+
+def _row(write: Write) -> dict[str, object]:
+    found = write.object
+    assert found is not None
+    return {
+        "kind": found.key.kind,
+        "id": found.key.id,
+        "namespace": found.key.namespace,
+        "user_id": found.user_id,
+        "agent_id": found.agent_id,
+        "run_id": found.run_id,
+        "version": found.version,
+        "terms": " ".join(found.terms),
+        "vector": found.vector,
+    }
+
+
+def _best_of(matrix: Matrix, query: NDArray[np.float32], deep: int) -> list[tuple[str, float]]:
+    if matrix.size == 0:
+        return []
+    _check_dimension(matrix.vectors, query)
+    values = np.where(matrix.alive, matrix.vectors @ query, -np.inf)
+    return [(matrix.ids[row], float(values[row])) for row in _top(values, deep)]
+
+
+def _best_of_file(connection: Connection, narrowing: Narrowing, query: NDArray[np.float32], deep: int) -> list[tuple[str, float]]:
+    best: list[tuple[str, float]] = []
+    for ids, vectors in iterate_vectors(connection, narrowing):
+        _check_dimension(vectors, query)
+        values = vectors @ query
+        best += [(ids[row], float(values[row])) for row in _top(values, deep)]
+        best = sorted(best, key=lambda item: (-item[1], item[0]))[:deep]
+    return best
+
+
+def _top(values: NDArray[np.float32], deep: int) -> NDArray[np.intp]:
+    """The *deep* best rows and all that are equal to the last of them: which of equals come first is decided by id, on every page alike."""
+    lowest = np.partition(values, len(values) - deep)[len(values) - deep] if deep < len(values) else -np.inf
+    return np.flatnonzero((values >= lowest) & (values > -np.inf))
+
+
+def _check_dimension(vectors: NDArray[np.float32], query: NDArray[np.float32]) -> None:
+    if vectors.shape[1] != query.shape[0]:
+        raise EmbedderMismatch(
+            f"The index holds vectors of {vectors.shape[1]} dimensions, the embedder gave one of {query.shape[0]}: set the embedder "
+            "that this ledger was filled with."
+        )

@@ -1,0 +1,238 @@
+"""Vectors of the embedded index in memory: one float32 matrix for each narrowing that is asked for, brought up to date at each read.
+
+A row is appended when its `seq` lies beyond the last one seen; a replaced or removed one is masked, and squeezed out when a quarter of
+a matrix is masked. The least recently used matrices leave when all of them together are over the bound.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import sqlalchemy as sa
+from numpy.typing import NDArray
+from sqlalchemy.engine import Connection
+
+from memline.contracts.filters import ScopeIds
+from memline.contracts.index_object import Kind
+from memline.language.lazy import ForkLock
+from memline.search.index.embedded_tables import index_deletions, index_objects
+
+__all__ = ["Matrix", "Narrowing", "VectorCache", "iterate_vectors"]
+
+#: Rows that are read from the file at a time.
+CHUNK = 5_000
+
+#: What a row takes beside its vector: its id twice over, its number, its place in a dict.
+_ROW_BYTES = 250
+
+
+@dataclass(frozen=True, slots=True)
+class Narrowing:
+    """What a read is narrowed to: every id that is set is equal."""
+
+    kind: Kind
+    namespace: str
+    scope: ScopeIds
+
+    def where(self) -> list[sa.ColumnElement[bool]]:
+        columns = index_objects.c
+        return [columns.kind == self.kind, columns.namespace == self.namespace] + [
+            columns[name] == value for name, value in self.scope.ids().items()
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """Vectors as they were at one read. Never changed afterwards; `alive` is False for rows that were replaced or removed."""
+
+    ids: list[str]
+    vectors: NDArray[np.float32]
+    alive: NDArray[np.bool_]
+    #: Rows in use: `ids` may have grown since.
+    size: int
+
+
+@dataclass(slots=True)
+class _Entry:
+    """A matrix that grows. Rows below `size` are never written again; masks and squeezed matrices are new arrays."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    ids: list[str] = field(default_factory=list)
+    row_of: dict[str, int] = field(default_factory=dict)
+    seqs: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    vectors: NDArray[np.float32] = field(default_factory=lambda: np.empty((0, 0), np.float32))
+    alive: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, np.bool_))
+    last_seq: int = 0
+    deletions: int = 0
+
+    @property
+    def bytes(self) -> int:
+        return int(self.vectors.nbytes) + len(self.ids) * _ROW_BYTES
+
+    def snapshot(self) -> Matrix:
+        size = len(self.ids)
+        return Matrix(self.ids, self.vectors[:size], self.alive[:size], size)
+
+
+class VectorCache:
+    """Matrices by narrowing, at most *bound* bytes of them. Thread-safe; a forked child starts with none."""
+
+    def __init__(self, bound: int) -> None:
+        self._bound = bound
+        self._lock = ForkLock()
+        self._entries: OrderedDict[Narrowing, _Entry] = OrderedDict()
+        self._generation = _Generation()
+
+    @property
+    def bytes(self) -> int:
+        """What the matrices take now."""
+        with self._lock:
+            return sum(entry.bytes for entry in self._entries.values())
+
+    def matrix(self, connection: Connection, narrowing: Narrowing) -> Matrix | None:
+        """The vectors of *narrowing* as *connection*'s transaction sees them, in two statements, or one more after a removal.
+
+        None where they alone are over the bound: read them by `iterate_vectors`.
+        """
+        with self._lock:
+            if self._generation.changed():
+                self._entries = OrderedDict()  # an entry may have been half-way in the parent when it forked
+            entry = self._entries.setdefault(narrowing, _Entry())
+            self._entries.move_to_end(narrowing)
+        with entry.lock:
+            fits = _refresh(connection, narrowing, entry, self._bound)
+            found = entry.snapshot()
+        with self._lock:
+            if not fits:
+                self._entries.pop(narrowing, None)
+                return None
+            total = sum(other.bytes for other in self._entries.values())
+            while total > self._bound and len(self._entries) > 1:
+                _, dropped = self._entries.popitem(last=False)
+                total -= dropped.bytes
+        return found
+
+
+class _Generation:
+    """Tells a forked child from its parent, without asking the system each time."""
+
+    _current = 0
+
+    def __init__(self) -> None:
+        self._mine = _Generation._current
+
+    def changed(self) -> bool:
+        changed, self._mine = self._mine != _Generation._current, _Generation._current
+        return changed
+
+    @classmethod
+    def advance(cls) -> None:
+        cls._current += 1
+
+
+def iterate_vectors(connection: Connection, narrowing: Narrowing) -> Iterator[tuple[list[str], NDArray[np.float32]]]:
+    """The vectors of *narrowing* in parts of bounded size, ids beside them, in the order of their `seq`."""
+    last = 0
+    while True:
+        rows = _rows_after(connection, narrowing, last)
+        if not rows:
+            return
+        last = rows[-1][0]
+        yield [row[1] for row in rows], _as_matrix([row[2] for row in rows])
+
+
+def _rows_after(connection: Connection, narrowing: Narrowing, seq: int) -> list[tuple[int, str, bytes]]:
+    columns = index_objects.c
+    query = (
+        sa.select(columns.seq, columns.id, columns.vector).where(*narrowing.where(), columns.seq > seq).order_by(columns.seq).limit(CHUNK)
+    )
+    return [(row[0], row[1], row[2]) for row in connection.execute(query)]
+
+
+def _refresh(connection: Connection, narrowing: Narrowing, entry: _Entry, bound: int) -> bool:
+    """Brings *entry* up to the transaction's state; False where it does not fit into *bound* bytes."""
+    columns = index_deletions.c
+    deletions = (
+        connection.execute(
+            sa.select(columns.number).where(columns.kind == narrowing.kind, columns.namespace == narrowing.namespace)
+        ).scalar_one_or_none()
+        or 0
+    )
+    fresh = first = entry.last_seq == 0
+    while rows := _rows_after(connection, narrowing, entry.last_seq):
+        if first and len(rows) == CHUNK and not _fits(connection, narrowing, len(rows[0][2]), bound):
+            return False
+        first = False
+        _append(entry, rows)
+        if entry.bytes > bound:
+            return False
+        if len(rows) < CHUNK:
+            break
+    if deletions > entry.deletions:
+        if not fresh:
+            _mask_removed(connection, narrowing, entry)
+        entry.deletions = deletions
+    if (masked := len(entry.ids) - int(entry.alive[: len(entry.ids)].sum())) > 256 and 4 * masked > len(entry.ids):
+        _squeeze(entry)
+    return True
+
+
+def _fits(connection: Connection, narrowing: Narrowing, vector_bytes: int, bound: int) -> bool:
+    query = sa.select(sa.func.count()).select_from(index_objects).where(*narrowing.where())
+    return int(connection.execute(query).scalar_one()) * (vector_bytes + _ROW_BYTES) <= bound
+
+
+def _append(entry: _Entry, rows: list[tuple[int, str, bytes]]) -> None:
+    new = _as_matrix([row[2] for row in rows])
+    start, size = len(entry.ids), len(entry.ids) + len(rows)
+    if size > len(entry.vectors):
+        capacity = size if start == 0 and len(rows) < CHUNK else size + size // 2
+        grown = np.empty((capacity, new.shape[1]), np.float32)
+        if start:
+            grown[:start] = entry.vectors[:start]
+        entry.vectors = grown
+        entry.seqs = np.concatenate([entry.seqs[:start], np.zeros(capacity - start, np.int64)])
+        entry.alive = np.concatenate([entry.alive[:start], np.zeros(capacity - start, np.bool_)])
+    else:
+        entry.alive = entry.alive.copy()  # an earlier snapshot keeps its mask
+    entry.vectors[start:size] = new
+    entry.seqs[start:size] = [row[0] for row in rows]
+    entry.alive[start:size] = True
+    for row, (_, object_id, _) in enumerate(rows, start):
+        before = entry.row_of.get(object_id)
+        if before is not None:
+            entry.alive[before] = False
+        entry.row_of[object_id] = row
+    entry.ids.extend(row[1] for row in rows)
+    entry.last_seq = rows[-1][0]
+
+
+def _mask_removed(connection: Connection, narrowing: Narrowing, entry: _Entry) -> None:
+    there = np.fromiter(
+        connection.execute(sa.select(index_objects.c.seq).where(*narrowing.where()).order_by(index_objects.c.seq)).scalars(), np.int64
+    )
+    size = len(entry.ids)
+    alive = entry.alive.copy()
+    alive[:size] = np.isin(entry.seqs[:size], there, assume_unique=True)
+    entry.alive = alive
+
+
+def _squeeze(entry: _Entry) -> None:
+    kept = np.flatnonzero(entry.alive[: len(entry.ids)])
+    entry.ids = [entry.ids[row] for row in kept]
+    entry.row_of = {object_id: row for row, object_id in enumerate(entry.ids)}
+    entry.vectors, entry.seqs = entry.vectors[kept], entry.seqs[kept]
+    entry.alive = np.ones(len(kept), np.bool_)
+
+
+def _as_matrix(blobs: list[bytes]) -> NDArray[np.float32]:
+    return np.frombuffer(b"".join(blobs), np.dtype("<f4")).reshape(len(blobs), -1).astype(np.float32, copy=False)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_Generation.advance)

@@ -1,0 +1,88 @@
+"""The port of an index. It holds objects made from committed rows and nominates; it never decides what a read returns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy.engine import Connection
+
+from memline.contracts.filters import ScopeIds
+from memline.contracts.index_object import IndexObject, Kind, ObjectKey
+
+__all__ = ["Answer", "Index", "IndexState", "Nominee", "Write"]
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """What an index is told about an object: what it is now, or (`None`) that it is no more."""
+
+    key: ObjectKey
+    object: IndexObject | None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What an index says to one write. `error` is None where it holds; never with text of a memory in it."""
+
+    key: ObjectKey
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Nominee:
+    """An object that a leg brings in, with the leg's raw value: a cosine (-1 to 1) or a BM25 score."""
+
+    id: str
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class IndexState:
+    """An object as a walk reads it: digests are recomputed from what is stored, never copied from it."""
+
+    key: ObjectKey
+    version: int
+    digest: str
+    vector_digest: str | None
+
+
+class Index(Protocol):
+    """Where memories and entities are found by nearness and by words.
+
+    A read may be stale; a write that was answered without an error is seen by every later read. Raises ServiceUnavailable where
+    the index does not answer. Thread-safe.
+    """
+
+    @property
+    def name(self) -> str:
+        """The backend, with its version."""
+        ...
+
+    @property
+    def shares_ledger(self) -> bool:
+        """Its tables lie in the ledger's own file: `write` runs inside the ledger's transaction."""
+        ...
+
+    def write(self, writes: Sequence[Write], *, tx: Connection | None = None) -> list[Answer]:
+        """Puts and removes objects, whole; one answer a write, in order. *tx*: the ledger's transaction, where `shares_ledger`."""
+        ...
+
+    def nearest(
+        self, kind: Kind, namespace: str, scopes: Sequence[ScopeIds], vector: NDArray[np.float32], *, limit: int, offset: int = 0
+    ) -> list[Nominee]:
+        """Objects of *kind* in one of *scopes* (all ids that are set are equal), nearest first, by cosine."""
+        ...
+
+    def matching(self, namespace: str, scopes: Sequence[ScopeIds], terms: Sequence[str], *, limit: int, offset: int = 0) -> list[Nominee]:
+        """Memories in one of *scopes* that hold any of *terms*, best BM25 first."""
+        ...
+
+    def walk(self, kind: Kind, namespace: str, *, after: str = "", limit: int = 1000, vectors: bool = False) -> Iterator[IndexState]:
+        """Every object of a namespace in the order of ids, in bounded memory. *vectors*: their digests, too."""
+        ...
+
+    def close(self) -> None: ...

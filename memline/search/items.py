@@ -1,0 +1,68 @@
+"""Memories as callers see them: mem0's shapes, with memline's own fields beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from memline.ledger.memories import MemoryRow
+
+__all__ = ["history_item", "memory_item"]
+
+_PRESENT = ("user_id", "agent_id", "run_id", "actor_id", "role", "attributed_to")
+
+
+def memory_item(row: MemoryRow, score: float | None = None) -> dict[str, Any]:
+    """One memory: mem0's keys, then `occurred_at`, and `valid_to` and `superseded_by` of one that is no longer current.
+
+    `hash` is the MD5 of the exact text, `metadata` what the caller gave (None for nothing), `score` None outside a search. Times are
+    ISO-8601 with their offset. Of the scope ids and of role, actor_id, attributed_to, expiration_date and memory_type those that are set.
+    """
+    item: dict[str, Any] = {
+        "id": row.id,
+        "memory": row.text,
+        "hash": row.md5,
+        "metadata": dict(row.metadata) if row.metadata else None,
+        "score": score,
+        "created_at": _time(row.created_at),
+        "updated_at": _time(row.updated_at),
+    }
+    item |= {name: value for name in _PRESENT if (value := getattr(row, name)) is not None}
+    if row.expires_on is not None:
+        item["expiration_date"] = row.expires_on.isoformat()
+    if row.memory_type is not None:
+        item["memory_type"] = row.memory_type
+    item["occurred_at"] = _time(row.occurred_at)
+    if row.valid_to is not None:
+        item["valid_to"] = _time(row.valid_to)
+    if row.superseded_by is not None:
+        item["superseded_by"] = row.superseded_by
+    return item
+
+
+def history_item(row: Mapping[str, Any]) -> dict[str, Any]:
+    """One row of a memory's history (`ledger.history.history_of`): mem0's keys, then `version` and `reason`.
+
+    The id is made of the memory's and the version, since there is one row a version.
+    """
+    event = str(row["event"])
+    at = _time(row["at"])
+    return {
+        "id": f"{row['memory_id']}:{row['version']}",
+        "memory_id": row["memory_id"],
+        "old_memory": row["old_text"],
+        "new_memory": row["new_text"],
+        "event": event,
+        "created_at": at,
+        "updated_at": at,
+        "is_deleted": event == "DELETE",
+        "actor_id": row["actor_id"],
+        "role": row["role"],
+        "version": row["version"],
+        "reason": row["reason"],
+    }
+
+
+def _time(value: datetime) -> str:
+    return value.astimezone(UTC).isoformat()

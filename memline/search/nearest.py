@@ -1,0 +1,90 @@
+"""The live memories of an owner that are nearest to a text: what an extraction is shown, so that it can link and replace."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date, datetime
+
+import numpy as np
+import sqlalchemy as sa
+from numpy.typing import NDArray
+from sqlalchemy.engine import Connection
+
+from memline.contracts.errors import ServiceUnavailable
+from memline.contracts.filters import ScopeIds
+from memline.contracts.scope import Scope
+from memline.language.ports import Embedder
+from memline.ledger.memories import MemoryRow, load_memories, load_vectors
+from memline.ledger.schema import memories, outbox, owners
+from memline.ledger.session import Ledger
+from memline.search.index.port import Index
+from memline.search.nominate import scan_vectors
+
+__all__ = ["nearest_live", "nearest_to"]
+
+#: How many times *k* the index is asked for: some of what it has is no longer live, or another owner's.
+_DEEPER = 4
+#: Most memories of a lane that are looked at because the index does not show them yet, the newest.
+_MOST_PENDING = 200
+
+
+def nearest_live(
+    ledger: Ledger, index: Index, embedder: Embedder, scope: Scope, text: str, *, k: int = 10, now: datetime
+) -> list[MemoryRow]:
+    """The *k* live memories of *scope*'s owner that are nearest to *text*, nearest first.
+
+    Those that the scope's lane committed and the index does not show yet are among them. Raises what the embedder raises.
+    """
+    if not text.strip() or k <= 0:
+        return []
+    return nearest_to(ledger, index, scope, embedder.embed([text]), k=k, today=now.date())
+
+
+def nearest_to(ledger: Ledger, index: Index, scope: Scope, vectors: NDArray[np.float32], *, k: int = 10, today: date) -> list[MemoryRow]:
+    """The same for vectors (number of texts, dimension): a memory counts by the one that is nearest to it."""
+    owner = scope.owner
+    with ledger.read() as connection:
+        owner_no = connection.execute(sa.select(owners.c.no).where(owners.c.key == owner.key)).scalar_one_or_none()
+    if owner_no is None or len(vectors) == 0:
+        return []
+    ids = _nominated(ledger, index, owner.namespace, ScopeIds(owner.user_id, owner.agent_id, owner.run_id), vectors, limit=_DEEPER * k)
+    with ledger.read() as connection:
+        pending = _pending(connection, scope.lane)
+        rows = [
+            row
+            for row in load_memories(connection, owner.namespace, nos=pending, ids=ids)
+            if row.owner_no == owner_no and row.state == "live" and not row.is_expired(today)
+        ]
+        stored = load_vectors(connection, [row.no for row in rows])
+    # The ledger's own vectors decide: an index that lags may know an older text of a memory.
+    value = {row.no: _closest(stored.get(row.no), vectors) for row in rows}
+    return sorted(rows, key=lambda row: (-value[row.no], -row.no))[:k]
+
+
+def _nominated(ledger: Ledger, index: Index, namespace: str, scope: ScopeIds, vectors: NDArray[np.float32], *, limit: int) -> list[str]:
+    found: dict[str, None] = {}
+    for vector in vectors:
+        try:
+            nominees = index.nearest("memory", namespace, [scope], vector, limit=limit)
+        except ServiceUnavailable:
+            with ledger.read() as connection:
+                nominees, _ = scan_vectors(connection, namespace, [scope], vector, limit=limit)
+        found |= dict.fromkeys(nominee.id for nominee in nominees)
+    return list(found)
+
+
+def _pending(connection: Connection, lane: str) -> Sequence[int]:
+    query = (
+        sa.select(memories.c.no)
+        .join(outbox, sa.and_(outbox.c.kind == "memory", outbox.c.object_id == memories.c.id))
+        .where(memories.c.lane == lane, memories.c.state == "live")
+        .order_by(memories.c.no.desc())
+        .limit(_MOST_PENDING)
+    )
+    return list(connection.execute(query).scalars())
+
+
+def _closest(stored: bytes | None, vectors: NDArray[np.float32]) -> float:
+    if stored is None or len(stored) != 4 * vectors.shape[1]:
+        return -1.0
+    return float((vectors @ np.frombuffer(stored, np.dtype("<f4"))).max())

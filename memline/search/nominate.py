@@ -1,0 +1,102 @@
+"""The legs: each ranks memories by one measure and is asked for its best, then for more where too few may be read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import sqlalchemy as sa
+from numpy.typing import NDArray
+from sqlalchemy.engine import Connection
+
+from memline.contracts.errors import ServiceUnavailable
+from memline.contracts.filters import ScopeIds
+from memline.ledger.memories import within
+from memline.ledger.schema import memories, vectors
+from memline.ledger.session import Ledger
+from memline.search.index.port import Index, Nominee
+from memline.search.index.words_leg import match_in_ledger
+
+__all__ = ["MOST_SCANNED", "Legs", "scan_vectors"]
+
+#: Vectors that are read from the ledger where the index does not answer: the newest ones of the scopes.
+MOST_SCANNED = 20_000
+
+
+@dataclass(slots=True)
+class Legs:
+    """The vector leg and the BM25 leg of one question. Where the index does not answer, the ledger does."""
+
+    index: Index
+    ledger: Ledger
+    namespace: str
+    scopes: Sequence[ScopeIds]
+    terms: Sequence[str]
+    vector: NDArray[np.float32] | None
+    #: The index did not answer.
+    index_down: bool = False
+    #: A leg gave all that was asked of it: there may be more.
+    has_more: bool = False
+    #: The newest `MOST_SCANNED` vectors were read and there are others.
+    cut_short: bool = False
+    #: By memory id, its place (from 1) in each leg.
+    ranks: dict[str, dict[str, int]] = field(default_factory=dict)
+    _depth: int = 0
+
+    def go(self, depth: int) -> list[str]:
+        """Goes on to *depth* in each leg; ids that no leg had nominated before, the legs in turn."""
+        limit, offset = depth - self._depth, self._depth
+        by_meaning = self._nearest(limit, offset) if self.vector is not None else []
+        by_words = self._matching(limit, offset) if self.terms else []
+        self.has_more = len(by_meaning) == limit or len(by_words) == limit
+        self._depth = depth
+        new: dict[str, None] = {}
+        for leg, found in (("vector", by_meaning), ("words", by_words)):
+            for rank, nominee in enumerate(found, offset + 1):
+                if nominee.id not in self.ranks:
+                    new[nominee.id] = None
+                self.ranks.setdefault(nominee.id, {}).setdefault(leg, rank)
+        return list(new)
+
+    def _nearest(self, limit: int, offset: int) -> list[Nominee]:
+        assert self.vector is not None
+        if not self.index_down:
+            try:
+                return self.index.nearest("memory", self.namespace, self.scopes, self.vector, limit=limit, offset=offset)
+            except ServiceUnavailable:
+                self.index_down = True
+        with self.ledger.read() as connection:
+            found, all_read = scan_vectors(connection, self.namespace, self.scopes, self.vector, limit=limit, offset=offset)
+        self.cut_short = self.cut_short or not all_read
+        return found
+
+    def _matching(self, limit: int, offset: int) -> list[Nominee]:
+        if not self.index_down:
+            try:
+                return self.index.matching(self.namespace, self.scopes, self.terms, limit=limit, offset=offset)
+            except ServiceUnavailable:
+                self.index_down = True
+        with self.ledger.read() as connection:
+            return match_in_ledger(connection, self.namespace, self.scopes, self.terms, limit=limit, offset=offset)
+
+
+def scan_vectors(
+    connection: Connection, namespace: str, scopes: Sequence[ScopeIds], vector: NDArray[np.float32], *, limit: int, offset: int = 0
+) -> tuple[list[Nominee], bool]:
+    """The nearest of the newest `MOST_SCANNED` memories in *scopes* by the ledger's own vectors; False where there are older ones."""
+    query = (
+        sa.select(memories.c.id, vectors.c.vector)
+        .join(vectors, vectors.c.memory_no == memories.c.no)
+        .where(within(namespace, scopes), memories.c.state.in_(("live", "superseded")), vectors.c.dimension == len(vector))
+        .order_by(memories.c.no.desc())
+        .limit(MOST_SCANNED + 1)
+    )
+    best: list[Nominee] = []
+    read = 0
+    for part in connection.execute(query).partitions(2_000):
+        read += len(part)
+        values = np.frombuffer(b"".join(row[1] for row in part), np.dtype("<f4")).reshape(len(part), -1) @ vector
+        best += [Nominee(row[0], float(value)) for row, value in zip(part, values, strict=True)]
+        best = sorted(best, key=lambda nominee: (-nominee.value, nominee.id))[: limit + offset]
+    return best[offset:], read <= MOST_SCANNED

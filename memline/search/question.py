@@ -1,0 +1,111 @@
+"""A question as search understands it: its terms, entities and vectors, and what it asks for."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memline.contracts.fact import Analysis, EntityMention
+from memline.search.entity_leg import MAX_ENTITIES
+
+__all__ = ["Question", "asks_when", "first_entities", "holds_time_words", "is_question", "question_of"]
+
+_MONTHS = ("january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november", "december")
+_MONTH = re.compile(r"\b(" + "|".join(_MONTHS) + r")\b|(?<!\d)(1[0-2]|[1-9])月", re.IGNORECASE)
+#: "May" is a month where it is capitalised and does not open the text, or stands after such a word.
+_MAY = re.compile(r"(?<!^)\bMay\b|\b(?:in|of|since|until|last|next|this|early|late|mid)[ -]may\b")
+_YEAR = re.compile(r"(?<!\d)((?:19|20)\d\d)(?!\d)")
+_WHEN = re.compile(
+    r"\b(?:when|since|what (?:date|day|month|year|time)|which (?:date|day|month|year)|how (?:long|often|old|recently)"
+    r"|how many (?:days|weeks|months|years))\b|什么时候|何时|哪天|哪年|哪一[天年]|几[月号点]|多久|多长时间",
+    re.IGNORECASE,
+)
+_TIME = re.compile(
+    r"\b(?:yesterday|today|tonight|tomorrow|ago|last|next|days?|week(?:end)?s?|months?|years?|since|recently|soon"
+    r"|(?:mon|tues|wednes|thurs|fri|satur|sun)day"
+    r"|january|february|march|april|may|june|july|august|september|october|november|december"
+    r"|\d{1,2}(?:st|nd|rd|th)|\d{1,2}:\d\d|(?:19|20)\d\d)\b"
+    r"|昨天|今天|明天|前天|后天|上周|下周|上个?月|下个?月|去年|今年|明年|星期|周[一二三四五六日末]|最近|以前|\d+[年月日号天]",
+    re.IGNORECASE,
+)
+_ENDS_ASKING = re.compile(r"[?？][\s\"'”’)\]]*$")
+_YEAR_TERM = re.compile(r"(?:19|20)\d\d")
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question, looked at once."""
+
+    text: str
+    #: Each term once, in order.
+    terms: tuple[str, ...]
+    #: Those of `terms` that are codes: identifiers, or letters and digits mixed, or a number of five digits and more.
+    codes: frozenset[str]
+    #: At most eight, each name once.
+    entities: tuple[EntityMention, ...]
+    #: Unit vector of the text, and of each entity; None without an embedder.
+    vector: NDArray[np.float32] | None
+    entity_vectors: tuple[NDArray[np.float32], ...]
+    asks_when: bool
+    months: frozenset[int]
+    years: frozenset[int]
+
+
+def question_of(text: str, analysis: Analysis, vectors: NDArray[np.float32] | None) -> Question:
+    """*vectors*: one of the text, then one an entity (of `first_entities`)."""
+    terms = tuple(dict.fromkeys(analysis.terms))
+    return Question(
+        text=text,
+        terms=terms,
+        codes=_codes(terms, analysis),
+        entities=first_entities(analysis),
+        vector=None if vectors is None else vectors[0],
+        entity_vectors=() if vectors is None else tuple(vectors[1:]),
+        asks_when=asks_when(text),
+        months=_months(text),
+        years=frozenset(int(year) for year in _YEAR.findall(text)),
+    )
+
+
+def first_entities(analysis: Analysis) -> tuple[EntityMention, ...]:
+    """The entities that are looked for: each name once, in order, at most `MAX_ENTITIES`."""
+    return tuple({mention.normalised: mention for mention in reversed(analysis.entities)}.values())[::-1][:MAX_ENTITIES]
+
+
+def asks_when(text: str) -> bool:
+    """The text asks for a time."""
+    return _WHEN.search(text) is not None
+
+
+def holds_time_words(text: str) -> bool:
+    """The text holds a word of time: a weekday, a month, "yesterday", "last", a year."""
+    return _TIME.search(text) is not None
+
+
+def is_question(text: str) -> bool:
+    """The text ends in a question."""
+    return _ENDS_ASKING.search(text[-40:]) is not None
+
+
+def _months(text: str) -> frozenset[int]:
+    found: set[int] = set()
+    for name, number in _MONTH.findall(text):
+        if number:
+            found.add(int(number))
+        elif name.lower() != "may" or _MAY.search(text):
+            found.add(_MONTHS.index(name.lower()) + 1)
+    return frozenset(found)
+
+
+def _codes(terms: tuple[str, ...], analysis: Analysis) -> frozenset[str]:
+    named = {"".join(mention.normalised.split()) for mention in analysis.entities if mention.type == "IDENTIFIER"}
+    return frozenset(term for term in terms if term in named or _is_code(term))
+
+
+def _is_code(term: str) -> bool:
+    digits = sum(character.isdecimal() for character in term)
+    letters = sum(character.isalpha() for character in term)
+    return digits >= 5 or (digits >= 2 and letters >= 1 and len(term) >= 4 and not _YEAR_TERM.fullmatch(term))

@@ -1,0 +1,192 @@
+"""The signals of a candidate: what speaks for it and against it, each between 0 and 1, found without a look at other results.
+
+`measure` is a pure function of arrays. The same candidate has the same signals whatever else was nominated.
+
+| signal | what it says |
+|---|---|
+| meaning | cosine of question and memory |
+| meaning_run | cosine of the question and the mean of the memory and what the two turns before it left |
+| meaning_near | best cosine among the memories next to it, one turn each side |
+| words | BM25 of the memory, x / (x + 10) |
+| coverage | share of the question's words in it, by idf |
+| words_near | BM25 of the memory and three neighbours each side taken as one text, as a share of the most it could be |
+| answers | the same of the memory right before it, if that is a question: this may be the answer |
+| code | share of the question's codes and identifiers in it |
+| entity | best match of an entity of the question, less the more memories name it |
+| same_actor | the question names one speaker, and it is the speaker's, or it has none and names the speaker |
+| other_actor | the question names one speaker, and it is another's (penalty) |
+| question | the memory is itself a question (penalty) |
+| short | 10 / (10 + number of terms) (penalty) |
+| time_words | the question asks when, and it holds words of time |
+| same_date | the question names a month, and it happened in that month (and year, if one is named) |
+| superseded | a newer memory took its place (penalty) |
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memline.ledger.postings import K1, B
+
+__all__ = ["BY_WORDS", "MEANINGS", "SATURATION", "SIGNALS", "Arrays", "idf", "measure"]
+
+SIGNALS = (
+    "meaning",
+    "meaning_run",
+    "meaning_near",
+    "words",
+    "coverage",
+    "words_near",
+    "answers",
+    "code",
+    "entity",
+    "same_actor",
+    "other_actor",
+    "question",
+    "short",
+    "time_words",
+    "same_date",
+    "superseded",
+)
+
+#: Signals that need the question's vector.
+MEANINGS = frozenset({"meaning", "meaning_run", "meaning_near"})
+#: Signals that need postings.
+BY_WORDS = frozenset({"words", "coverage", "words_near", "answers", "code"})
+
+#: The BM25 that counts half.
+SATURATION = 10.0
+#: Memories without the term that every owner is credited with: in a scope of five memories each word would seem common.
+PRIOR = 100
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Arrays:
+    """A question (t terms) and n memories in the order of lane, turn and place in the turn, neighbours among them."""
+
+    #: (n, t): how often each memory holds each term.
+    counts: Floats
+    #: (n,): terms of each memory; at least 1.
+    lengths: Floats
+    #: (t,): what each term is worth; 0 for one that does not count.
+    worth: Floats
+    #: (t,): the term is a code.
+    codes: NDArray[np.bool_]
+    #: Mean length of a memory of the owners.
+    mean_length: float
+    #: (n,) and (n,): first and, exclusive, last row of what lies within three turns and three memories; the row among them.
+    low: NDArray[np.intp]
+    high: NDArray[np.intp]
+    #: (n,): number of the turn in its lane.
+    places: NDArray[np.int64]
+    #: (n, d) unit vectors, and the question's (d,); None without an embedder.
+    vectors: NDArray[np.float32] | None
+    query_vector: NDArray[np.float32] | None
+    #: (n,), 0 to 1 each, as the table above says.
+    entity: Floats
+    same_actor: Floats
+    other_actor: Floats
+    question: Floats
+    time_words: Floats
+    same_date: Floats
+    superseded: Floats
+
+
+def idf(frequency: NDArray[np.float64], live: int) -> Floats:
+    """ln(1 + (N - n + 0.5) / (n + 0.5)) with `PRIOR` memories more than there are."""
+    total = np.maximum(live, frequency) + PRIOR
+    return np.asarray(np.log(1 + (total - frequency + 0.5) / (frequency + 0.5)), np.float64)
+
+
+def measure(arrays: Arrays) -> Floats:
+    """(n, number of `SIGNALS`), each from 0 to 1."""
+    count = len(arrays.lengths)
+    columns: dict[str, Floats] = {
+        "entity": arrays.entity,
+        "same_actor": arrays.same_actor,
+        "other_actor": arrays.other_actor,
+        "question": arrays.question,
+        "short": SATURATION / (SATURATION + arrays.lengths),
+        "time_words": arrays.time_words,
+        "same_date": arrays.same_date,
+        "superseded": arrays.superseded,
+    }
+    columns |= _by_words(arrays) | _by_meaning(arrays)
+    zeros = np.zeros(count)
+    return np.clip(np.column_stack([columns.get(name, zeros) for name in SIGNALS]), 0.0, 1.0) if count else np.zeros((0, len(SIGNALS)))
+
+
+def _by_words(arrays: Arrays) -> dict[str, Floats]:
+    total = float(arrays.worth.sum())
+    if total <= 0:
+        return {}
+    most = total * (K1 + 1)
+    mean = arrays.mean_length or 1.0
+    raw = _bm25(arrays.counts, arrays.lengths, mean) @ arrays.worth
+    near = _bm25(*_windows(arrays), mean) @ arrays.worth / most
+    before = np.concatenate([[0.0], (raw / most * arrays.question)[:-1]]) if len(raw) else raw
+    columns = {
+        "words": raw / (raw + SATURATION),
+        "coverage": (arrays.counts > 0) @ arrays.worth / total,
+        "words_near": near,
+        "answers": np.where(_follows(arrays), before, 0.0),
+    }
+    if arrays.codes.any():
+        columns["code"] = (arrays.counts[:, arrays.codes] > 0).mean(axis=1)
+    return columns
+
+
+def _bm25(counts: Floats, lengths: Floats, mean: float) -> Floats:
+    saturation = K1 * (1 - B + B * lengths / mean)
+    return np.asarray(counts * (K1 + 1) / (counts + saturation[:, None]), np.float64)
+
+
+def _windows(arrays: Arrays) -> tuple[Floats, Floats]:
+    """Counts of each window, and its length by the memory."""
+    counts = np.vstack([np.zeros((1, arrays.counts.shape[1])), np.cumsum(arrays.counts, axis=0)])
+    lengths = np.concatenate([[0.0], np.cumsum(arrays.lengths)])
+    size = np.maximum(arrays.high - arrays.low, 1)
+    return counts[arrays.high] - counts[arrays.low], (lengths[arrays.high] - lengths[arrays.low]) / size
+
+
+def _follows(arrays: Arrays) -> NDArray[np.bool_]:
+    """The row before lies in the same lane, in the same turn or the one before."""
+    rows = np.arange(len(arrays.places))
+    return (arrays.low < rows) & (arrays.places - np.roll(arrays.places, 1) <= 1)
+
+
+def _by_meaning(arrays: Arrays) -> dict[str, Floats]:
+    if arrays.vectors is None or arrays.query_vector is None or len(arrays.vectors) == 0:
+        return {}
+    cosine = np.clip(arrays.vectors @ arrays.query_vector, 0.0, 1.0).astype(np.float64)
+    rows = np.arange(len(cosine))
+    mean = _runs(arrays, arrays.vectors, turns=2)
+    norm = np.maximum(np.linalg.norm(mean, axis=1), 1e-9)
+    best = np.zeros(len(cosine))
+    for step in range(1, 4):
+        for other in (rows - step, rows + step):
+            inside = (other >= arrays.low) & (other < arrays.high)
+            inside[inside] = np.abs(arrays.places[other[inside]] - arrays.places[inside]) <= 1
+            best[inside] = np.maximum(best[inside], cosine[other[inside]])
+    return {
+        "meaning": cosine,
+        "meaning_run": np.asarray((mean @ arrays.query_vector) / norm, np.float64),
+        "meaning_near": best,
+    }
+
+
+def _runs(arrays: Arrays, vectors: NDArray[np.float32], *, turns: int) -> NDArray[np.float32]:
+    """The sum of each vector and those before it, at most three and at most *turns* turns back."""
+    sums = vectors.copy()
+    rows = np.arange(len(vectors))
+    for step in range(1, 4):
+        before = rows - step
+        inside = before >= arrays.low
+        inside[inside] = arrays.places[inside] - arrays.places[before[inside]] <= turns
+        sums[inside] += vectors[before[inside]]
+    return sums

@@ -1,0 +1,103 @@
+"""Settings: `MEMLINE_*` in the environment or in a `.env` file of the working directory; nothing set is the embedded mode."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import AliasChoices, Field, SecretStr, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from memline.contracts.errors import ConfigurationError
+
+__all__ = ["Settings", "load_settings"]
+
+
+class Settings(BaseSettings):
+    """Every setting, with its default. Seconds and bytes unless a line says otherwise."""
+
+    model_config = SettingsConfigDict(env_prefix="MEMLINE_", env_file=".env", extra="ignore", populate_by_name=True, frozen=True)
+
+    namespace: str = Field("default", description="The hard wall between applications or customers.")
+    home: Path | None = Field(None, description="Folder of everything memline keeps on this machine; by default the user's data folder.")
+
+    redis_url: SecretStr | None = Field(
+        None, description="redis://…: turns go through Redis to workers. Unset: an engine thread runs them here."
+    )
+    redis_prefix: str = Field("memline", description="What memline's keys in Redis begin with.")
+    ledger_url: SecretStr | None = Field(None, description="postgresql://… or sqlite:///…; by default ledger.db in the home folder.")
+
+    openai_api_key: SecretStr | None = Field(
+        None,
+        validation_alias=AliasChoices("MEMLINE_OPENAI_API_KEY", "OPENAI_API_KEY"),
+        description="Switches extraction and embedding over to OpenAI, or to any server that speaks its protocol.",
+    )
+    openai_base_url: str | None = Field(
+        None,
+        validation_alias=AliasChoices("MEMLINE_OPENAI_BASE_URL", "OPENAI_BASE_URL"),
+        description="Base URL of that server.",
+    )
+    chat_model: str = Field("gpt-5-mini", description="Model that extracts, or the import path (package.module:name) of a ChatModel.")
+    embedding_model: str = Field("text-embedding-3-small", description="Model that embeds, where the embedder is openai.")
+    embedding_dimension: int = Field(1536, ge=1, le=16384, description="Its dimension.")
+    extractor: str = Field("auto", description="auto, rules, model, or the import path of an Extractor. auto: model where there is a key.")
+    embedder: str = Field("auto", description="auto, local, openai, or the import path of an Embedder. auto: openai where there is a key.")
+    index: str = Field("embedded", description="embedded, or the import path of an Index.")
+
+    max_turn: int = Field(1024 * 1024, ge=1024, description="Most bytes of text in a turn.")
+    order_wait: float = Field(30.0, gt=0, description="How long a turn waits for an earlier one of its producer.")
+    lease: float = Field(60.0, gt=0, description="A worker that says nothing for this long is taken for dead.")
+    resend: float = Field(5.0, gt=0, description="A batch that nobody took for this long is sent again.")
+    in_flight: int = Field(8, ge=1, description="Batches on their way at a time.")
+    batch: int = Field(32, ge=1, le=1000, description="Most jobs in a batch.")
+    max_attempts: int = Field(6, ge=1, description="Tries before a job is failed.")
+    model_timeout: float = Field(45.0, gt=0, description="Deadline of a model's call; must be shorter than the lease.")
+    search_deadline: float = Field(2.0, gt=0, description="Deadline of a search.")
+    exit_drain: float = Field(5.0, ge=0, description="How long a process that ends goes on with what it accepted.")
+
+    def home_folder(self) -> Path:
+        """The home folder; it may not exist yet."""
+        if self.home is not None:
+            return self.home.expanduser()
+        from platformdirs import user_data_path  # only where no folder is named
+
+        return user_data_path("memline", appauthor=False)
+
+    def ledger_location(self) -> str:
+        """The ledger's URL."""
+        if self.ledger_url is not None:
+            return self.ledger_url.get_secret_value()
+        return f"sqlite:///{self.home_folder() / 'ledger.db'}"
+
+    def uses_model(self) -> bool:
+        return self.extractor == "model" or (self.extractor == "auto" and self._has_openai)
+
+    def uses_openai_embedder(self) -> bool:
+        return self.embedder == "openai" or (self.embedder == "auto" and self._has_openai)
+
+    @property
+    def _has_openai(self) -> bool:
+        return self.openai_api_key is not None
+
+
+def load_settings(**given: Any) -> Settings:
+    """The settings of this process; *given* ones go before the environment. Raises ConfigurationError naming what is wrong."""
+    try:
+        settings = Settings(**given)
+    except ValidationError as error:
+        # Values are left out: a wrong URL may carry a password.
+        told = "; ".join(
+            f"MEMLINE_{'_'.join(str(part) for part in line['loc']).upper().removeprefix('MEMLINE_')}: {line['msg']}"
+            for line in error.errors()
+        )
+        raise ConfigurationError(f"Settings are wrong. {told}") from None
+    if settings.model_timeout >= settings.lease:
+        raise ConfigurationError(
+            f"MEMLINE_MODEL_TIMEOUT ({settings.model_timeout:g} s) must be shorter than MEMLINE_LEASE ({settings.lease:g} s): "
+            "else a call outlives the lease that pays for it once."
+        )
+    return settings
+
+
+def _variable(location: tuple[int | str, ...]) -> str:
+    return "MEMLINE_" + "_".join(str(part) for part in location).upper().removeprefix("MEMLINE_")

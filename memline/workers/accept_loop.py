@@ -1,0 +1,106 @@
+"""Accept and dispatch are one loop: read the stream, write the job rows and claim the heads of idle lanes in one transaction, then
+acknowledge and delete the entries, then send the batches.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Protocol
+
+from memline.contracts.errors import MemlineError, ServiceUnavailable, UnknownWireVersion
+from memline.contracts.turn import Turn
+from memline.ledger.accept import accept_turns
+from memline.ledger.claim import claim
+from memline.pipeline.parts import Parts, Send
+
+__all__ = ["AcceptLoop", "Entries", "StreamEntry"]
+
+_log = logging.getLogger("memline.accept")
+
+
+class StreamEntry(Protocol):
+    """An entry of the stream."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def wire(self) -> bytes | None: ...
+
+
+class Entries(Protocol):
+    """The consumer side of the stream."""
+
+    def read(self, consumer: str, *, count: int, block_ms: int) -> Sequence[StreamEntry]: ...
+
+    def claim_idle(self, consumer: str, *, min_idle_ms: int, count: int) -> Sequence[StreamEntry]: ...
+
+    def done(self, entry_ids: Sequence[str]) -> None: ...
+
+    def set_aside(self, entry_ids: Sequence[str]) -> None: ...
+
+
+class AcceptLoop:
+    """One consumer of the stream. A dead consumer's entries are claimed by another within a third of `order_wait`."""
+
+    def __init__(self, stream: Entries, parts: Parts, send: Send, *, consumer: str, count: int = 200) -> None:
+        self._stream = stream
+        self._parts = parts
+        self._send = send
+        self._consumer = consumer
+        self._count = count
+        self._next_claim = parts.clock.now()
+
+    def run_once(self, block_ms: int = 1000) -> int:
+        """One round: waits at most *block_ms* for entries; returns how many turns it accepted."""
+        entries = [*self._stranded(), *self._stream.read(self._consumer, count=self._count, block_ms=block_ms)]
+        return self._accept(entries) if entries else 0
+
+    def _stranded(self) -> Sequence[StreamEntry]:
+        """Entries that some consumer read and did not finish."""
+        now = self._parts.clock.now()
+        if now < self._next_claim:
+            return ()
+        idle = self._parts.order_wait / 6  # found at the latest after this and one more of it: a third of order_wait
+        self._next_claim = now + timedelta(seconds=idle)
+        return self._stream.claim_idle(self._consumer, min_idle_ms=int(idle * 1000), count=self._count)
+
+    def _accept(self, entries: Sequence[StreamEntry]) -> int:
+        turns: list[Turn] = []
+        done: list[str] = []
+        unreadable: list[str] = []
+        for entry in entries:
+            try:
+                turns.append(Turn.from_wire(entry.wire or b""))
+                done.append(entry.id)
+            except UnknownWireVersion as error:
+                # It stays unacknowledged, for a newer worker to claim.
+                _log.warning("entry %s left: %s", entry.id, error)
+            except (ValueError, LookupError, TypeError, AttributeError, RecursionError, MemlineError) as error:
+                _log.error("entry %s is not a turn (%s) and was set aside", entry.id, type(error).__name__)
+                unreadable.append(entry.id)
+        if unreadable:
+            self._stream.set_aside(unreadable)
+        return self._write(turns, done) if turns else 0
+
+    def _write(self, turns: Sequence[Turn], entry_ids: Sequence[str]) -> int:
+        """Accepts turns, then finishes their entries. One that the ledger can't take is set aside, the others are not held up by it."""
+        parts = self._parts
+        try:
+            with parts.ledger.write() as tx:
+                now = parts.clock.now()
+                accept_turns(tx, turns, now=now, order_wait=parts.order_wait)
+                claimed = claim(tx, now=now, limits=parts.limits, times=parts.times, new_id=parts.ids.new, paid=parts.extractor.paid)
+        except ServiceUnavailable:
+            raise  # the entries stay, and are read again
+        except Exception as error:  # noqa: BLE001
+            if len(turns) > 1:
+                return sum(self._write([turn], [entry_id]) for turn, entry_id in zip(turns, entry_ids, strict=True))
+            _log.error("entry %s can't be accepted (%s) and was set aside", entry_ids[0], type(error).__name__)
+            self._stream.set_aside(entry_ids)
+            return 0
+        self._stream.done(entry_ids)
+        self._send(claimed)
+        return len(turns)

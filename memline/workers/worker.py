@@ -1,0 +1,111 @@
+"""A worker process: some of accept and dispatch, stages, relay and sweep, until it is told to stop."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from memline.ledger.jobs import STAGES, Stage
+from memline.ledger.leases import Lease
+from memline.outbox.relay import Relay
+from memline.pipeline.parts import Parts
+from memline.pipeline.runner import run_stage
+from memline.workers.accept_loop import AcceptLoop, Entries
+from memline.workers.celery_app import CelerySend, make_app, queue_of
+from memline.workers.loops import Loop
+from memline.workers.sweep import SWEEP_EVERY, sweep_once
+
+__all__ = ["Roles", "run_worker"]
+
+#: Seconds between two looks at an empty outbox.
+RELAY_EVERY = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """What a process does."""
+
+    accept: bool = True
+    relay: bool = True
+    sweep: bool = True
+    stages: Sequence[Stage] = STAGES
+    #: Threads (or processes, with the pool `prefork`) that run stages.
+    concurrency: int = 4
+    pool: str = "threads"
+
+
+class _Work:
+    """Builds the parts of this process when the first task comes: after the fork of a prefork pool."""
+
+    def __init__(self, parts: Parts, send: CelerySend | None = None) -> None:
+        self.parts = parts
+        self.send = send
+        self.name = f"{socket.gethostname()}-{os.getpid()}"
+
+    def run(self, stage: Stage, lease_id: str, epoch: int) -> Lease | None:
+        assert self.send is not None  # set before the app works
+        return run_stage(self.parts, lease_id, epoch, stage, worker=self.name, send=self.send)
+
+
+def run_worker(
+    parts: Parts, relay: Relay, stream: Entries, *, redis_url: str, prefix: str, roles: Roles, log_level: str = "WARNING"
+) -> None:
+    """Works until SIGTERM or SIGINT; what a stage has begun is finished first."""
+    work = _Work(parts)
+    app = make_app(redis_url, prefix=prefix, run=work.run)
+    work.send = CelerySend(app)
+    loops = _loops(parts, relay, stream, work.send, roles, consumer=f"{work.name}-{parts.ids.new()[-6:]}")
+    for loop in loops:
+        loop.start()
+    try:
+        if roles.stages:
+            _serve(app, roles, log_level)
+        else:
+            _wait_for_signal()
+    finally:
+        for loop in loops:
+            loop.stop()
+        for loop in loops:
+            loop.join(10)
+
+
+def _loops(parts: Parts, relay: Relay, stream: Entries, send: CelerySend, roles: Roles, *, consumer: str) -> list[Loop]:
+    found: list[Loop] = []
+    if roles.accept:
+        found.append(Loop("accept", AcceptLoop(stream, parts, send, consumer=consumer).run_once, idle=0))
+    if roles.relay:
+        found.append(Loop("relay", relay.run_once, idle=RELAY_EVERY))
+    if roles.sweep:
+
+        def sweep() -> int:
+            sweep_once(parts, send)
+            return 0
+
+        found.append(Loop("sweep", sweep, idle=SWEEP_EVERY))
+    return found
+
+
+def _serve(app: object, roles: Roles, log_level: str) -> None:
+    worker = app.Worker(  # type: ignore[attr-defined]
+        pool=roles.pool,
+        concurrency=roles.concurrency,
+        queues=[queue_of(stage) for stage in roles.stages],
+        loglevel=log_level,
+        hostname=f"memline-{os.getpid()}@{socket.gethostname()}",
+        without_gossip=True,
+        without_mingle=True,
+        optimization="fair",
+    )
+    worker.start()
+
+
+def _wait_for_signal() -> None:
+    stopped = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopped.set())
+    while not stopped.wait(1):
+        pass

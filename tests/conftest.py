@@ -1,0 +1,108 @@
+"""What tests share: real servers, empty ledgers, and an environment in which no setting of the machine leaks in.
+
+A server is started when the first test asks for it and ended with the session. One that can't be started is an error with the way
+to get it, never a skipped test. A test that kills a server starts one of its own (`tests.services`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import hypothesis
+import pytest
+
+from memline.ledger.migrate import open_ledger
+from memline.ledger.session import Ledger
+from tests.services import PostgresServer, RedisServer
+
+# A slow machine is no failure of a property; in CI the examples are the same in each run.
+hypothesis.settings.register_profile("memline", deadline=None, print_blob=True, derandomize="CI" in os.environ)
+hypothesis.settings.load_profile("memline")
+
+_SERVERS = {"redis_server", "postgres_server"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks as `services` what asks for a server, so that `-m "not services"` needs none."""
+    for item in items:
+        names = set(getattr(item, "fixturenames", ()))
+        parameters = getattr(getattr(item, "callspec", None), "params", {})
+        if names & _SERVERS or parameters.get("ledger_url") == "postgres":
+            item.add_marker("services")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_settings_of_the_machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No test reads a key or a URL of the machine, or writes to a user's data folder."""
+    with pytest.MonkeyPatch.context() as patch:
+        _clear_settings(patch)
+        patch.setenv("MEMLINE_HOME", str(tmp_path_factory.mktemp("home")))
+        yield
+
+
+@pytest.fixture
+def memline_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty data folder of the test's own, in MEMLINE_HOME; every other MEMLINE_* and OPENAI_* variable is unset."""
+    home = tmp_path / "memline-home"
+    home.mkdir()
+    _clear_settings(monkeypatch)
+    monkeypatch.setenv("MEMLINE_HOME", str(home))
+    return home
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[RedisServer]:
+    """The session's Redis."""
+    with RedisServer() as server:
+        yield server
+
+
+@pytest.fixture
+def redis_url(redis_server: RedisServer) -> str:
+    """The URL of the session's Redis, which holds nothing."""
+    import redis
+
+    with redis.Redis.from_url(redis_server.url) as client:
+        client.flushall()
+    return redis_server.url
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    """The session's PostgreSQL."""
+    with PostgresServer() as server:
+        yield server
+
+
+@pytest.fixture
+def postgres_url(postgres_server: PostgresServer) -> Iterator[str]:
+    """The URL of an empty PostgreSQL database of the test's own."""
+    name = postgres_server.create_database()
+    yield postgres_server.url(name)
+    postgres_server.drop_database(name)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def ledger_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of an empty database: the test runs on SQLite and on PostgreSQL."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'ledger.db'}"
+    url: str = request.getfixturevalue("postgres_url")
+    return url
+
+
+@pytest.fixture
+def ledger(ledger_url: str) -> Iterator[Ledger]:
+    """A ledger with the newest schema and no rows: the test runs on SQLite and on PostgreSQL."""
+    opened = Ledger(ledger_url)
+    open_ledger(opened)
+    yield opened
+    opened.close()
+
+
+def _clear_settings(patch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.upper().startswith(("MEMLINE_", "OPENAI_")):
+            patch.delenv(name)
