@@ -55,7 +55,14 @@ def fill(ledger: Ledger, index: Index, scope: Scope, items: Sequence[Item], *, m
         tx.execute(
             sa.insert(postings),
             [
-                {"owner_no": owner_no, "term": term, "memory_no": numbers[memory_id], "tf": tf, "length": rows[memory_id]["length"], "live": True}
+                {
+                    "owner_no": owner_no,
+                    "term": term,
+                    "memory_no": numbers[memory_id],
+                    "tf": tf,
+                    "length": rows[memory_id]["length"],
+                    "live": True,
+                }
                 for memory_id, found in counts.items()
                 for term, tf in found.items()
             ],
@@ -68,9 +75,7 @@ def fill(ledger: Ledger, index: Index, scope: Scope, items: Sequence[Item], *, m
             ],
         )
         length = sum(row["length"] for row in rows.values())
-        tx.execute(
-            sa.update(owners).where(owners.c.no == owner_no).values(live=owners.c.live + len(rows), length=owners.c.length + length)
-        )
+        tx.execute(sa.update(owners).where(owners.c.no == owner_no).values(live=owners.c.live + len(rows), length=owners.c.length + length))
         for memory_id, item in by_id.items():
             key = ObjectKey("memory", scope.namespace, memory_id)
             terms = tuple(sorted(item.analysis.terms))

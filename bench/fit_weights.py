@@ -195,7 +195,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="memline-fit-") as folder:
         asked = load(options.path, Path(folder), captions=options.captions, cache=options.cache)
     nominated = 100 * np.mean([question.wanted.sum() / question.evidence for question in asked])
-    print(f"{len(asked)} questions, {np.mean([len(question.wanted) for question in asked]):.0f} candidates each; evidence among them: {nominated:.1f} %")
+    candidates = np.mean([len(question.wanted) for question in asked])
+    print(f"{len(asked)} questions, {candidates:.0f} candidates each; evidence among them: {nominated:.1f} %")
     published = np.array([DEFAULT.signals.get(name, 0.0) for name in SIGNALS])
     print("published weights: recall@10 {:.1f}, nDCG@10 {:.1f}".format(*measure(asked, published)))
     if options.fit:

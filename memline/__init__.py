@@ -15,8 +15,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from memline.async_memory import AsyncMemory, AsyncReceipt
     from memline import errors
+    from memline.async_memory import AsyncMemory, AsyncReceipt
     from memline.contracts.receipt import Status
     from memline.memory import Memory
     from memline.receipt import Receipt

@@ -41,9 +41,7 @@ class AsyncReceipt:
         """What became of each fact."""
         return await self._run(lambda: self._receipt.results)
 
-    async def wait(
-        self, timeout: float = 30, until: Literal["searchable", "committed"] = "searchable"
-    ) -> AsyncReceipt:
+    async def wait(self, timeout: float = 30, until: Literal["searchable", "committed"] = "searchable") -> AsyncReceipt:
         """See `Receipt.wait`."""
         await self._run(lambda: self._receipt.wait(timeout, until))
         return self

@@ -234,9 +234,10 @@ class House:
 
     @property
     def relay(self) -> Relay:
-        from memline.outbox.relay import Relay
+        from memline.outbox.relay import Relay, RelayLimits
 
-        return cast("Relay", self._once("_relay", lambda: Relay(self.ledger, self.index, self.clock, self.ids)))
+        limits = RelayLimits(lease=self.settings.lease)
+        return cast("Relay", self._once("_relay", lambda: Relay(self.ledger, self.index, self.clock, self.ids, limits)))
 
     @property
     def searcher(self) -> Searcher:

@@ -69,8 +69,8 @@ def show_question(number: int, asked: Asked) -> None:
     for item in asked.results:
         once = bool(item.get("valid_to"))
         rank += not once
-        mark, why = ("↳", "what was true before") if once else (rank, why_of(item))
-        table.add_row(text(mark, "dim"), _memory(item, once), text(day(said_on(item))), score_of(item), text(why, "cyan"))
+        place, why = ("↳", "what was true before") if once else (str(rank), why_of(item))
+        table.add_row(text(place, "dim"), _memory(item, once), text(day(said_on(item))), score_of(item), text(why, "cyan"))
     console.print(Padding(table, (0, 0, 1, 2)))
 
 

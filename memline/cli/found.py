@@ -10,7 +10,7 @@ from rich.text import Text
 
 from memline.cli.screen import day, facts, fresh_table, note, text
 
-__all__ = ["memory_facts", "memory_table", "missing_notes", "score_of", "since_or_until", "why_of"]
+__all__ = ["memory_facts", "memory_table", "missing_notes", "said_on", "score_of", "since_or_until", "why_of"]
 
 
 def memory_table(items: Sequence[Mapping[str, Any]]) -> Table:

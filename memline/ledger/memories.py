@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Row
 
 from memline.contracts.filters import ScopeIds
-from memline.contracts.index_object import IndexObject, ObjectKey
+from memline.contracts.index_object import IndexObject, Kind, ObjectKey
 from memline.ledger.schema import entities, lanes, memories, owners, postings, vectors
 
 T = TypeVar("T")
@@ -19,13 +19,17 @@ T = TypeVar("T")
 __all__ = [
     "MemoryRow",
     "count_memories",
+    "ids_ever_known",
     "index_objects",
     "list_memories",
     "load_memories",
     "load_memory",
     "load_vectors",
+    "namespaces_with_lanes",
     "neighbours",
     "owners_of",
+    "should_be_indexed",
+    "versions_of",
     "within",
 ]
 
@@ -91,8 +95,9 @@ def load_memories(connection: Connection, namespace: str, nos: Iterable[int] = (
     found: dict[int, MemoryRow] = {}
     for column, wanted in ((memories.c.no, list(nos)), (memories.c.id, list(ids))):
         for chunk in _chunks(wanted):
-            query = sa.select(*_COLUMNS).where(column.in_(chunk), memories.c.namespace == namespace, memories.c.state != "deleted")
-            found |= {row.no: _row(row) for row in connection.execute(query)}
+            # the namespace is asked of the rows: SQLite would walk the whole namespace rather than look up the ids
+            query = sa.select(*_COLUMNS).where(column.in_(chunk), memories.c.state != "deleted")
+            found |= {row.no: _row(row) for row in connection.execute(query) if row.namespace == namespace}
     return list(found.values())
 
 
@@ -228,3 +233,34 @@ def _entities(connection: Connection, ids: Sequence[str]) -> list[IndexObject]:
 
 def _chunks(items: Sequence[T], size: int = 500) -> Iterable[Sequence[T]]:
     return (items[start : start + size] for start in range(0, len(items), size))
+
+
+def should_be_indexed(connection: Connection, kind: Kind, namespace: str, *, after: str, limit: int) -> list[str]:
+    """Ids, in order, of the objects of a namespace that an index should hold."""
+    table = memories if kind == "memory" else entities
+    query = sa.select(table.c.id).where(table.c.namespace == namespace, table.c.id > after).order_by(table.c.id).limit(limit)
+    if kind == "memory":
+        query = query.where(memories.c.state.in_(("live", "superseded")))
+    return list(connection.execute(query).scalars())
+
+
+def ids_ever_known(connection: Connection, ids: Sequence[str]) -> set[str]:
+    """Those of *ids* that are or were memories of this ledger."""
+    return {
+        found for chunk in _chunks(ids) for found in connection.execute(sa.select(memories.c.id).where(memories.c.id.in_(chunk))).scalars()
+    }
+
+
+def namespaces_with_lanes(connection: Connection) -> list[str]:
+    """Namespaces in which a turn was ever accepted."""
+    return sorted(connection.execute(sa.select(lanes.c.namespace).distinct()).scalars())
+
+
+def versions_of(connection: Connection, kind: Kind, ids: Sequence[str]) -> dict[str, int]:
+    """The version of each object, by id."""
+    table = memories if kind == "memory" else entities
+    return {
+        row.id: row.version
+        for chunk in _chunks(ids)
+        for row in connection.execute(sa.select(table.c.id, table.c.version).where(table.c.id.in_(chunk)))
+    }

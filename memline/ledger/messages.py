@@ -43,7 +43,7 @@ def save_messages(tx: Connection, found: Sequence[Job]) -> None:
         }
         for job in found
         for ordinal, message in enumerate(job.messages)
-        if message.role not in ("system", "developer") and message.text.strip()
+        if message.role not in ("system", "developer")
     ]
     if rows:
         tx.execute(insert(tx, messages).on_conflict_do_nothing(index_elements=["job_id", "ordinal"]), rows)

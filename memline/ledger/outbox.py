@@ -23,6 +23,7 @@ __all__ = [
     "mark_searchable",
     "next_due",
     "outbox_size",
+    "pending_objects",
     "release",
     "settle",
     "unsettled",
@@ -177,3 +178,15 @@ def _by_kind(keys: Iterable[ObjectKey]) -> list[sa.ColumnElement[bool]]:
     for key in keys:
         found.setdefault(key.kind, []).append(key.id)
     return [sa.and_(outbox.c.kind == kind, outbox.c.object_id.in_(ids)) for kind, ids in sorted(found.items())]
+
+
+def pending_objects(connection: Connection, keys: Sequence[ObjectKey]) -> set[ObjectKey]:
+    """Those of *keys* that the index still has to be shown."""
+    found: set[ObjectKey] = set()
+    for start in range(0, len(keys), 400):
+        chunk = {(key.kind, key.id): key for key in keys[start : start + 400]}
+        rows = connection.execute(
+            sa.select(outbox.c.kind, outbox.c.object_id).where(sa.tuple_(outbox.c.kind, outbox.c.object_id).in_(list(chunk)))
+        )
+        found |= {chunk[row.kind, row.object_id] for row in rows}
+    return found

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import threading
+import time
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +15,7 @@ import sqlalchemy as sa
 from sqlalchemy import event
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Connection, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError, TimeoutError
+from sqlalchemy.exc import ArgumentError, OperationalError, TimeoutError
 
 from memline.contracts.errors import ConfigurationError, MissingPackage, ServiceUnavailable
 
@@ -23,6 +25,7 @@ __all__ = ["BUSY_TIMEOUT", "Ledger", "insert"]
 BUSY_TIMEOUT = 30.0
 
 _WRITE = "memline_write"
+_WAL_PAUSE = 0.02
 
 #: PostgreSQL's codes for a value or a statement that is too large: psycopg calls them operational, but no other try will help.
 _OWN_FAULT = ("54000", "54001", "54011", "54023")
@@ -103,11 +106,12 @@ class Ledger:
             raise ServiceUnavailable(
                 f"All connections of this process to the ledger at {self.shown_url} are in use, and none became free. Nothing was written."
             ) from error
-        except OperationalError as error:
-            if getattr(error.orig, "sqlstate", None) in _OWN_FAULT:
+        except (OperationalError, sqlite3.OperationalError) as error:  # the latter while a connection is set up
+            cause = error.orig if isinstance(error, OperationalError) else error
+            if getattr(cause, "sqlstate", None) in _OWN_FAULT:
                 raise
             raise ServiceUnavailable(
-                f"The ledger at {self.shown_url} does not answer ({_first_line(error)}). Nothing was written."
+                f"The ledger at {self.shown_url} does not answer ({_first_line(cause)}). Nothing was written."
             ) from error
 
     def _after_fork(self) -> None:
@@ -120,19 +124,33 @@ def insert(connection: Connection, table: sa.Table) -> Any:
     return sqlite.insert(table) if connection.dialect.name == "sqlite" else postgresql.insert(table)
 
 
-def _first_line(error: DBAPIError) -> str:
-    return str(error.orig).strip().splitlines()[0] if str(error.orig).strip() else type(error.orig).__name__
+def _first_line(cause: BaseException | None) -> str:
+    return str(cause).strip().splitlines()[0] if str(cause).strip() else type(cause).__name__
 
 
 def _sqlite_connect(connection: Any, _record: Any) -> None:
     connection.isolation_level = None  # transactions are opened by _sqlite_begin, not guessed by the driver
     cursor = connection.cursor()
-    cursor.execute("PRAGMA journal_mode = WAL")
+    _use_wal(cursor)
     cursor.execute("PRAGMA synchronous = NORMAL")  # a killed process loses nothing; see docs/guarantees.md for power loss
     cursor.execute("PRAGMA foreign_keys = ON")
     cursor.execute("PRAGMA secure_delete = ON")
     cursor.execute("PRAGMA cache_size = -65536")
     cursor.close()
+
+
+def _use_wal(cursor: sqlite3.Cursor) -> None:
+    """Writes ahead, as every connection to this file does; the first ones may meet while one of them changes the file over."""
+    for _ in range(int(BUSY_TIMEOUT / _WAL_PAUSE)):
+        try:
+            # of this change SQLite says at once that it can't be made now, without the wait that other statements have
+            cursor.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+                raise
+        time.sleep(_WAL_PAUSE)
+    raise sqlite3.OperationalError(f"database is locked: it could not be changed to write-ahead logging for {BUSY_TIMEOUT:g} s")
 
 
 def _sqlite_begin(connection: Connection) -> None:

@@ -9,10 +9,14 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
-__all__ = ["BigId", "UtcTime"]
+__all__ = ["BigId", "IdText", "UtcTime"]
 
 #: 64-bit autoincrementing key; SQLite autoincrements INTEGER only.
 BigId = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+
+
+#: An id: compared and ordered by its bytes in both databases, as an index orders it, whatever the database's locale is.
+IdText = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 
 
 class UtcTime(TypeDecorator[datetime]):

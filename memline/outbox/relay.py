@@ -11,6 +11,7 @@ from datetime import timedelta
 
 from sqlalchemy.engine import Connection
 
+from memline.contracts import failpoints
 from memline.contracts.clock import Clock
 from memline.contracts.errors import MemlineError, ServiceUnavailable
 from memline.contracts.ids import IdSource
@@ -73,8 +74,11 @@ class Relay:
                 return 0
         with self._ledger.write() as tx:
             rows = self._claim(tx, lease)
+            failpoints.hit("relay.claimed")
             if rows:
                 self._conclude(tx, rows, self._ask(_writes(tx, rows), tx), lease)
+            failpoints.hit("relay.before_settle")
+        failpoints.hit("relay.after_settle")
         return len(rows)
 
     def _in_two_transactions(self) -> int:
@@ -86,11 +90,16 @@ class Relay:
             rows = self._claim(tx, lease)
         if not rows:
             return 0
+        failpoints.hit("relay.claimed")
         with self._ledger.read() as connection:
             writes = _writes(connection, rows)
+        failpoints.hit("relay.before_write")
         answers = self._ask(writes, None)
+        failpoints.hit("relay.after_write")
         with self._ledger.write() as tx:
             self._conclude(tx, rows, answers, lease)
+            failpoints.hit("relay.before_settle")
+        failpoints.hit("relay.after_settle")
         return len(rows)
 
     def _ask(self, writes: Sequence[Write], tx: Connection | None) -> Sequence[Answer] | _Away:

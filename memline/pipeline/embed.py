@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from sqlalchemy.engine import Connection
 
+from memline.contracts import failpoints
 from memline.contracts.errors import ProviderError, ProviderUnavailable
 from memline.contracts.fact import Analysis
 from memline.ledger.entities import known_names
@@ -73,7 +74,9 @@ def _embedded(
         for start in range(0, len(texts), CHUNK):
             batch.keep()
             some = texts[start : start + CHUNK]
+            failpoints.hit("embed.before_call")
             vectors = parts.embedder.embed(some)
+            failpoints.hit("embed.after_call")
             encoded |= {text: base64.b64encode(vector_bytes(vector)).decode("ascii") for text, vector in zip(some, vectors, strict=True)}
     except ProviderError as error:
         failed = [job for job in jobs if any(text not in encoded for text in needed[job.id])]

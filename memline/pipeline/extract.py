@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from sqlalchemy.engine import Connection
 
+from memline.contracts import failpoints
 from memline.contracts.errors import ConfigurationError, ProviderError, ReplyUnreadable
 from memline.contracts.fact import Fact
 from memline.ledger.jobs import Job
@@ -120,10 +121,13 @@ def _facts(parts: Parts, job: Job, stored: Sequence[str]) -> list[Fact]:
     asks = parts.retry.asks
     for ask in range(len(stored), (len(stored) // asks + 1) * asks):
         request = _request(parts, job)
+        failpoints.hit("extract.before_ask")
         reply = parts.extractor.ask(request)
+        failpoints.hit("extract.after_ask")
         if parts.extractor.paid:
             with parts.ledger.write() as tx:
                 store_replies(tx, "extract", {job.id: (ask, _packed(reply, request))}, now=parts.clock.now())
+            failpoints.hit("extract.after_store")
         try:
             return list(parts.extractor.read(reply, request))
         except ReplyUnreadable as error:

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from sqlalchemy.engine import Connection
 
+from memline.contracts import failpoints
 from memline.contracts.errors import LeaseLost, ServiceUnavailable
 from memline.ledger import leases
 from memline.ledger.cancel import cancel_jobs
@@ -70,6 +71,7 @@ def run_stage(parts: Parts, lease_id: str, epoch: int, stage: Stage, *, worker: 
     run = _Run(parts, lease, send)
     left = {job.id: job for job in jobs}
     try:
+        failpoints.hit(f"{stage}.taken")
         prepared = _MODULES[stage].prepare(parts, _batch(run, jobs, left))
         return _commit(run, list(left.values()), prepared)
     except LeaseLost:
@@ -186,6 +188,8 @@ def _commit(run: _Run, jobs: Sequence[Job], prepared: Prepared) -> Lease | None:
             advanced = leases.advance(tx, run.lease, now=now, times=parts.times)
         if advanced is None:
             claimed = _claim(parts, tx)
+        failpoints.hit(f"{run.lease.stage}.before_commit")
+    failpoints.hit(f"{run.lease.stage}.after_commit")
     _send(run, claimed)
     return advanced
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic
 
+from memline.contracts import failpoints
 from memline.contracts.clock import Clock
 from memline.contracts.errors import Closed, MemlineError, ServiceUnavailable
 from memline.contracts.ids import IdSource
@@ -136,14 +137,18 @@ class Producer:
         lost_answer = False
         if not self._down and not self.spool.holds(lane):
             try:
+                failpoints.hit("hand_over.before_xadd")
                 self.stream.append(turn.to_wire())
+                failpoints.hit("hand_over.after_xadd")
                 self._count(queued=1)
                 return Status.QUEUED
             except ServiceUnavailable as error:
                 lost_answer = not was_refused(error)
                 self._went_down(error)
         try:
+            failpoints.hit("hand_over.before_spool")
             self.spool.append(turn)
+            failpoints.hit("hand_over.after_spool")
         except ServiceUnavailable as error:
             self._count(refused=1)
             if not lost_answer:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import sqlalchemy as sa
@@ -12,8 +12,9 @@ from sqlalchemy.engine import Connection
 
 from memline.ledger.postings import TermStatistics
 from memline.ledger.schema import postings, vectors
+from memline.search.index.port import Recall
 from memline.search.question import Question, holds_time_words, is_question
-from memline.search.rows import CandidateRow, Reading
+from memline.search.rows import CandidateRow, Reading, month_of, texts_of
 from memline.search.signals import Arrays, Floats, idf
 
 __all__ = ["REACH", "Surroundings", "arrays_of", "spans_around", "surroundings_of"]
@@ -21,6 +22,8 @@ __all__ = ["REACH", "Surroundings", "arrays_of", "spans_around", "surroundings_o
 #: Neighbours each side, in turns and in memories.
 REACH = 3
 _CHUNK = 5_000
+#: Characters of a memory that are looked at for words of time.
+_LOOKED_AT = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,55 +34,63 @@ class Surroundings:
     places: NDArray[np.int64]
     low: NDArray[np.intp]
     high: NDArray[np.intp]
-    row_of: Mapping[int, int] = field(default_factory=dict)
+    #: Index by ledger number.
+    row_of: Mapping[int, int]
 
-    def with_neighbours(self, nos: Iterable[int]) -> list[int]:
-        """Rows of *nos* and of the neighbours of each, in order."""
-        found: set[int] = set()
-        for no in nos:
+    def with_neighbours(self, nos: Iterable[int], leaders: Iterable[int]) -> list[int]:
+        """Indices of *nos*, and of the neighbours of *leaders*, in order."""
+        chosen = np.zeros(len(self.rows), np.bool_)
+        chosen[[row for no in nos if (row := self.row_of.get(no)) is not None]] = True
+        for no in leaders:
             if (row := self.row_of.get(no)) is not None:
-                found.update(range(self.low[row], self.high[row]))
-        return sorted(found)
+                chosen[self.low[row] : self.high[row]] = True
+        return [int(row) for row in np.flatnonzero(chosen)]
 
 
-def spans_around(rows: Iterable[CandidateRow], reach: int) -> dict[str, list[tuple[int, int]]]:
-    """Stretches of places within *reach* turns of *rows*, by lane, none overlapping another."""
-    places: dict[str, set[int]] = {}
-    for row in rows:
-        places.setdefault(row.lane, set()).add(row.place)
+def spans_around(nominees: Iterable[CandidateRow], leaders: Iterable[CandidateRow]) -> dict[str, list[tuple[int, int]]]:
+    """Stretches of places by lane, none overlapping another, that hold all that these rows are scored by.
+
+    Of *nominees* the neighbourhood; of *leaders* the neighbours' neighbourhoods, too.
+    """
+    reach: dict[str, dict[int, int]] = {}
+    for row in nominees:
+        reach.setdefault(row.lane, {})[row.place] = REACH
+    for row in leaders:
+        reach.setdefault(row.lane, {})[row.place] = 2 * REACH
     spans: dict[str, list[tuple[int, int]]] = {}
-    for lane, found in places.items():
+    for lane, places in reach.items():
         merged: list[tuple[int, int]] = []
-        for place in sorted(found):
-            if merged and place - reach <= merged[-1][1] + 1:
-                merged[-1] = (merged[-1][0], place + reach)
+        for low, high in sorted((place - far, place + far) for place, far in places.items()):
+            if merged and low <= merged[-1][1] + 1:
+                merged[-1] = (merged[-1][0], max(merged[-1][1], high))
             else:
-                merged.append((place - reach, place + reach))
+                merged.append((low, high))
         spans[lane] = merged
     return spans
 
 
-def surroundings_of(rows: Iterable[CandidateRow], reading: Reading) -> Surroundings:
-    """Those of *rows* that the read may see, with their neighbourhoods: nothing hidden is anybody's context."""
-    once = {row.no: row for row in rows}
-    seen = sorted((row for row in once.values() if reading.shows(row)), key=lambda row: (row.lane, row.place, row.ordinal, row.no))
+def surroundings_of(nominees: Sequence[CandidateRow], near: Sequence[CandidateRow], reading: Reading) -> Surroundings:
+    """What the read may see of *nominees* and of *near* (in order), with neighbourhoods: nothing hidden is anybody's context."""
+    seen = reading.visible(near)
+    there = {row.no for row in seen}
+    if further := [row for row in nominees if row.no not in there and reading.shows(row)]:
+        seen = sorted([*seen, *further], key=lambda row: (row.lane, row.place, row.ordinal))
     count = len(seen)
-    places = np.fromiter((row.place for row in seen), np.int64, count)
-    lanes = {lane: number for number, lane in enumerate(dict.fromkeys(row.lane for row in seen))}
-    lane_numbers = np.fromiter((lanes[row.lane] for row in seen), np.int64, count)
+    places = np.array([row.place for row in seen], np.int64)
+    numbers: dict[str, int] = {}
+    lanes = np.array([numbers.setdefault(row.lane, len(numbers)) for row in seen], np.int64)
     low, high = np.arange(count), np.arange(count) + 1
-    for step in range(1, REACH + 1):
-        if count <= step:
-            break
-        near = (lane_numbers[step:] == lane_numbers[:-step]) & (places[step:] - places[:-step] <= REACH)
-        low[step:][near] -= 1
-        high[:-step][near] += 1
+    for step in range(1, min(REACH + 1, count)):
+        near_by = (lanes[step:] == lanes[:-step]) & (places[step:] - places[:-step] <= REACH)
+        low[step:][near_by] -= 1
+        high[:-step][near_by] += 1
     return Surroundings(seen, places, low, high, {row.no: index for index, row in enumerate(seen)})
 
 
 def arrays_of(
     connection: Connection,
     around: Surroundings,
+    chosen: Sequence[int],
     question: Question,
     *,
     owner_nos: Sequence[int],
@@ -87,61 +98,65 @@ def arrays_of(
     named: Collection[str],
     entity_strength: Mapping[int, float],
     reading: Reading,
+    recalled: Recall | None,
 ) -> Arrays:
-    """Everything the signals need of the rows *around*, in two kinds of statements: postings and vectors, a chunk of rows each."""
+    """Everything the signals need of the rows *around*: term counts, vectors, and texts of those *chosen* where the question asks when.
+
+    *recalled*: vectors that an index has at hand; the ledger is asked for the others.
+    """
     rows = around.rows
-    nos = [row.no for row in rows]
-    lengths = np.maximum(np.fromiter((row.length for row in rows), np.float64, len(rows)), 1.0)
-    counts = _term_counts(connection, owner_nos, around.row_of, question.terms, statistics, len(rows))
     worth = _worth(question, statistics, named)
+    counts = _term_counts(connection, owner_nos, around.row_of, question, statistics)
     same, other = _by_actor(rows, question, named, counts)
-    asked = np.fromiter((is_question(row.text) for row in rows), np.float64, len(rows))
     return Arrays(
         counts=counts,
-        lengths=lengths,
+        lengths=np.maximum(np.array([row.length for row in rows], np.float64), 1.0),
         worth=worth,
         codes=np.array([term in question.codes for term in question.terms], np.bool_),
         mean_length=statistics.mean_length,
         low=around.low,
         high=around.high,
         places=around.places,
-        vectors=None if question.vector is None else _vectors(connection, nos, len(question.vector)),
+        vectors=None if question.vector is None else _vectors(connection, rows, len(question.vector), recalled),
         query_vector=question.vector,
-        entity=np.fromiter((entity_strength.get(no, 0.0) for no in nos), np.float64, len(rows)),
+        entity=np.array([entity_strength.get(row.no, 0.0) for row in rows], np.float64),
         same_actor=same,
         other_actor=other,
-        question=asked,
-        time_words=_time_words(rows, question),
+        question=np.array([is_question(row.tail) for row in rows], np.float64),
+        time_words=_time_words(connection, rows, chosen, question),
         same_date=_same_date(rows, question),
-        superseded=np.fromiter((reading.is_past(row) for row in rows), np.float64, len(rows)),
+        superseded=np.array([row.state == "superseded" if reading.as_of is None else reading.is_past(row) for row in rows], np.float64),
     )
 
 
 def _term_counts(
-    connection: Connection,
-    owner_nos: Sequence[int],
-    row_of: Mapping[int, int],
-    terms: Sequence[str],
-    statistics: TermStatistics,
-    size: int,
+    connection: Connection, owner_nos: Sequence[int], row_of: Mapping[int, int], question: Question, statistics: TermStatistics
 ) -> Floats:
-    counts = np.zeros((size, len(terms)))
-    if not size or not terms or not owner_nos:
+    counts = np.zeros((len(row_of), len(question.terms)))
+    if not row_of or not question.terms or not owner_nos:
         return counts
-    column_of = {term: column for column, term in enumerate(terms)}
-    query = sa.select(postings.c.memory_no, postings.c.term, postings.c.tf).where(
-        postings.c.owner_no.in_(list(owner_nos)), postings.c.term.in_(list(terms))
-    )
-    if sum(statistics.frequency.values()) <= 4 * size:  # all that the owners have of these words: one walk instead of a probe a row
-        for no, term, tf in connection.execute(query):
+    column_of = {term: column for column, term in enumerate(question.terms)}
+    given = {"owners": list(owner_nos), "terms": list(question.terms)}
+    if sum(statistics.frequency.get(term, 0) for term in question.terms) <= 4 * len(row_of):
+        # little more than is wanted: one walk instead of a probe for each row and term
+        for no, term, tf in connection.execute(_COUNTS, given).all():
             if (row := row_of.get(no)) is not None:
                 counts[row, column_of[term]] = tf
         return counts
     nos = list(row_of)
     for start in range(0, len(nos), _CHUNK):
-        for no, term, tf in connection.execute(query.where(postings.c.memory_no.in_(nos[start : start + _CHUNK]))):
+        for no, term, tf in connection.execute(_COUNTS_OF, given | {"nos": nos[start : start + _CHUNK]}).all():
             counts[row_of[no], column_of[term]] = tf
     return counts
+
+
+_COUNTS = sa.select(postings.c.memory_no, postings.c.term, postings.c.tf).where(
+    postings.c.owner_no.in_(sa.bindparam("owners", expanding=True)), postings.c.term.in_(sa.bindparam("terms", expanding=True))
+)
+_COUNTS_OF = _COUNTS.where(postings.c.memory_no.in_(sa.bindparam("nos", expanding=True)))
+_VECTORS = sa.select(vectors.c.memory_no, vectors.c.vector).where(
+    vectors.c.memory_no.in_(sa.bindparam("nos", expanding=True)), vectors.c.dimension == sa.bindparam("dimension")
+)
 
 
 def _worth(question: Question, statistics: TermStatistics, named: Collection[str]) -> Floats:
@@ -175,33 +190,37 @@ def _by_actor(rows: Sequence[CandidateRow], question: Question, named: Collectio
     return same, other
 
 
-def _time_words(rows: Sequence[CandidateRow], question: Question) -> Floats:
-    if not question.asks_when:
-        return np.zeros(len(rows))
-    return np.fromiter((holds_time_words(row.text[:2000]) for row in rows), np.float64, len(rows))
+def _time_words(connection: Connection, rows: Sequence[CandidateRow], chosen: Sequence[int], question: Question) -> Floats:
+    found = np.zeros(len(rows))
+    if question.asks_when:
+        texts = texts_of(connection, [rows[index].no for index in chosen], most=_LOOKED_AT)
+        found[list(chosen)] = [holds_time_words(texts.get(rows[index].no, "")) for index in chosen]
+    return found
 
 
 def _same_date(rows: Sequence[CandidateRow], question: Question) -> Floats:
     if not question.months:
         return np.zeros(len(rows))
-    return np.fromiter(
-        (row.occurred_at.month in question.months and (not question.years or row.occurred_at.year in question.years) for row in rows),
-        np.float64,
-        len(rows),
-    )
+    dates = [month_of(row.occurred_at) for row in rows]
+    return np.array([month in question.months and (not question.years or year in question.years) for year, month in dates], np.float64)
 
 
-def _vectors(connection: Connection, nos: Sequence[int], dimension: int) -> NDArray[np.float32]:
+def _vectors(connection: Connection, rows: Sequence[CandidateRow], dimension: int, recalled: Recall | None) -> NDArray[np.float32]:
     """(n, dimension); a row of zeros where a memory has no vector of that dimension."""
-    found = np.zeros((len(nos), dimension), np.float32)
-    row_of = {no: row for row, no in enumerate(nos)}
+    found = np.zeros((len(rows), dimension), np.float32)
+    missing = np.ones(len(rows), np.bool_)
+    if recalled is not None and recalled.vectors.shape[1:] == (dimension,):
+        # an index may lag or lead: its vector is the ledger's only where the version is the same
+        held = np.array([recalled.row_of.get(row.id, -1) for row in rows], np.intp)
+        versions = np.array([row.version for row in rows], np.int64)
+        usable = (held >= 0) & (held < len(recalled.versions))
+        usable[usable] = recalled.versions[held[usable]] == versions[usable]
+        found[usable] = recalled.vectors[held[usable]]
+        missing = ~usable
+    index_of = {rows[index].no: index for index in np.flatnonzero(missing).tolist()}
+    nos = list(index_of)
     for start in range(0, len(nos), _CHUNK):
-        query = sa.select(vectors.c.memory_no, vectors.c.vector).where(
-            vectors.c.memory_no.in_(list(nos[start : start + _CHUNK])), vectors.c.dimension == dimension
-        )
-        read = connection.execute(query).all()
-        if read:
-            found[[row_of[row[0]] for row in read]] = np.frombuffer(b"".join(row[1] for row in read), np.dtype("<f4")).reshape(
-                len(read), -1
-            )
+        if read := connection.execute(_VECTORS, {"nos": nos[start : start + _CHUNK], "dimension": dimension}).all():
+            block = np.frombuffer(b"".join(row[1] for row in read), np.dtype("<f4"))
+            found[[index_of[row[0]] for row in read]] = block.reshape(len(read), dimension)
     return found

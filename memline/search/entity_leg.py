@@ -100,14 +100,14 @@ def _exact(connection: Connection, owner_nos: Sequence[int], names: Sequence[str
         .join(lanes, lanes.c.key == entity_names.c.lane)
         .where(lanes.c.owner_no.in_(list(owner_nos)), entity_names.c.norm.in_(list(names)))
     )
-    return {no: (norm, 1.0) for no, norm in connection.execute(query)}
+    return {no: (norm, 1.0) for no, norm in connection.execute(query).all()}
 
 
 def _by_id(connection: Connection, namespace: str, ids: Sequence[str]) -> list[tuple[int, str, str]]:
     if not ids:
         return []
     query = sa.select(entities.c.no, entities.c.id, entities.c.norm).where(entities.c.id.in_(list(ids)), entities.c.namespace == namespace)
-    return [(no, entity_id, norm) for no, entity_id, norm in connection.execute(query)]
+    return [(no, entity_id, norm) for no, entity_id, norm in connection.execute(query).all()]
 
 
 def _not_everywhere(connection: Connection, entity_nos: Sequence[int]) -> list[int]:
@@ -131,4 +131,4 @@ def _links(connection: Connection, namespace: str, scopes: Sequence[ScopeIds], e
         .order_by(entity_links.c.entity_no, entity_links.c.memory_no.desc())
         .limit(20 * MAX_LINKS)
     )
-    return [(entity_no, memory_no) for entity_no, memory_no in connection.execute(query)]
+    return [(entity_no, memory_no) for entity_no, memory_no in connection.execute(query).all()]

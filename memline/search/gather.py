@@ -15,9 +15,9 @@ from memline.ledger.memories import within
 from memline.ledger.postings import TermStatistics
 from memline.ledger.schema import memories
 from memline.ledger.session import Ledger
-from memline.search.candidates import REACH, Surroundings, arrays_of, spans_around, surroundings_of
+from memline.search.candidates import Surroundings, arrays_of, spans_around, surroundings_of
 from memline.search.entity_leg import Mentions, named_memories, near_entities
-from memline.search.index.port import Index
+from memline.search.index.port import Index, KeepsVectors, Recall
 from memline.search.nominate import Legs
 from memline.search.question import Question
 from memline.search.rows import CandidateRow, Reading, candidates_between, candidates_by_id, candidates_by_no, filter_rows, filter_view
@@ -31,6 +31,10 @@ LEAST_DEPTH = 60
 ROUNDS, DEEPER = 3, 4
 #: Rows of a scope that a filter is asked about first, and matching ones that are then scored without nomination.
 ASKED_FIRST, SCORED_ALL = 5_000, 1_000
+#: The best of each leg bring in their neighbours, too.
+MOST_LEADERS = 80
+#: Memories that the entity leg nominates.
+MOST_NAMED = 40
 #: Rows that are read around the nominees.
 MOST_AROUND = 20_000
 
@@ -82,16 +86,13 @@ class Asked:
     def depth(self) -> int:
         return max(4 * self.top_k, LEAST_DEPTH)
 
-    @property
-    def filtered(self) -> bool:
-        """The filter asks for more than scope ids, so that a row is fetched with what it is asked about."""
-        return not self.filter.narrows_only_by_scope
-
     def takes(self, row: CandidateRow) -> bool:
         """*row* may be a result."""
-        if not self.reading.shows(row):
-            return False
-        if self.filtered:
+        return self.reading.shows(row) and self.matches(row)
+
+    def matches(self, row: CandidateRow) -> bool:
+        """*row* passes the filter."""
+        if self.reading.filtered:
             return self.filter.matches(filter_view(row))
         return any(all(getattr(row, name) == value for name, value in scope.ids().items()) for scope in self.filter.scopes)
 
@@ -114,11 +115,11 @@ class Gathered:
 
 def gather(ledger: Ledger, index: Index, asked: Asked, phases: Phases) -> Gathered:
     """The candidates of one search. No transaction is open while the index is asked; the number of statements is bounded."""
-    if asked.filtered:
+    if asked.reading.filtered:
         with phases.of("read"), ledger.read() as connection:
             if (rows := _matching_rows(connection, asked)) is not None:
                 mentions = _mentions(connection, asked, {})
-                return _around(connection, asked, rows, mentions, {}, only=True)
+                return _around(connection, asked, rows, mentions, {}, only=True, recalled=_recall(index, asked))
     question = asked.question
     legs = Legs(index, ledger, asked.namespace, asked.filter.scopes, question.terms, question.vector)
     taken: dict[str, CandidateRow] = {}
@@ -130,18 +131,28 @@ def gather(ledger: Ledger, index: Index, asked: Asked, phases: Phases) -> Gather
                 near, up = near_entities(index, asked.namespace, asked.filter.scopes, question.entity_vectors)
                 legs.index_down = not up
         with phases.of("read"), ledger.read() as connection:
-            taken |= {row.id: row for row in candidates_by_id(connection, asked.namespace, new, filtered=asked.filtered)}
+            taken |= {row.id: row for row in candidates_by_id(connection, asked.namespace, new, asked.reading)}
             if go == 0:
                 mentions = _mentions(connection, asked, near)
-                named = _strongest(mentions, asked.depth)
-                for row in candidates_by_no(connection, asked.namespace, named, filtered=asked.filtered):
+                named = _strongest(mentions)
+                for row in candidates_by_no(connection, asked.namespace, named, asked.reading):
                     taken[row.id] = row
                     legs.ranks.setdefault(row.id, {})["entity"] = named.index(row.no) + 1
-            visible = [row for row in taken.values() if asked.takes(row)]
+            visible = [row for row in asked.reading.visible(taken.values()) if asked.matches(row)]
             if len(visible) >= asked.top_k or not legs.has_more or go == ROUNDS or phases.left < 0:
                 nominees = _best_of_each_leg(visible, legs.ranks, asked.depth) + _successors(connection, asked, taken.values())
                 few = len(visible) < asked.top_k and (legs.has_more or legs.cut_short)
-                return _around(connection, asked, nominees, mentions, legs.ranks, incomplete=few, index_down=legs.index_down)
+                recalled = None if legs.index_down else _recall(index, asked)
+                return _around(
+                    connection,
+                    asked,
+                    nominees,
+                    mentions,
+                    legs.ranks,
+                    incomplete=few,
+                    index_down=legs.index_down,
+                    recalled=recalled,
+                )
     raise AssertionError("the last round returns")
 
 
@@ -151,7 +162,7 @@ def _matching_rows(connection: Connection, asked: Asked) -> list[CandidateRow] |
     some = sa.select(memories.c.no).where(where).limit(ASKED_FIRST + 1).subquery()
     if connection.execute(sa.select(sa.func.count()).select_from(some)).scalar_one() > ASKED_FIRST:
         return None
-    rows = filter_rows(connection, asked.namespace, asked.filter.scopes, limit=ASKED_FIRST)
+    rows = filter_rows(connection, asked.namespace, asked.filter.scopes, asked.reading, limit=ASKED_FIRST)
     found = [row for row in rows if asked.takes(row)]
     return found if len(found) <= SCORED_ALL else None
 
@@ -160,8 +171,8 @@ def _mentions(connection: Connection, asked: Asked, near: Mapping[str, float]) -
     return named_memories(connection, asked.namespace, asked.filter.scopes, asked.owner_nos, asked.question.entities, near)
 
 
-def _strongest(mentions: Mentions, depth: int) -> list[int]:
-    return sorted(mentions.strength, key=lambda no: (-mentions.strength[no], -no))[:depth]
+def _strongest(mentions: Mentions) -> list[int]:
+    return sorted(mentions.strength, key=lambda no: (-mentions.strength[no], -no))[:MOST_NAMED]
 
 
 def _best_of_each_leg(visible: Sequence[CandidateRow], ranks: Ranks, depth: int) -> list[CandidateRow]:
@@ -177,7 +188,7 @@ def _successors(connection: Connection, asked: Asked, rows: Iterable[CandidateRo
     """What took the place of a nominee is a nominee: who finds "works at Contoso" wants to know of Fabrikam."""
     there = {row.id for row in rows}
     ids = list(dict.fromkeys(row.superseded_by for row in rows if row.superseded_by is not None and row.superseded_by not in there))
-    found = candidates_by_id(connection, asked.namespace, ids[: asked.depth], filtered=asked.filtered)
+    found = candidates_by_id(connection, asked.namespace, ids[: asked.depth], asked.reading)
     return [row for row in found if asked.takes(row)]
 
 
@@ -191,23 +202,41 @@ def _around(
     only: bool = False,
     incomplete: bool = False,
     index_down: bool = False,
+    recalled: Recall | None = None,
 ) -> Gathered:
-    """Nominees with their neighbours, and the neighbours' own. *only*: neighbours are context, never results."""
-    spans = spans_around(nominees, REACH if only else 2 * REACH)
-    near = candidates_between(connection, asked.namespace, spans, filtered=asked.filtered, limit=MOST_AROUND)
-    around = surroundings_of([*nominees, *near], asked.reading)
+    """Nominees and the neighbours of those that lead a leg, each with its surroundings. *only*: nobody's neighbours are nominated."""
+    leaders = [row for row in nominees if not only and min(ranks.get(row.id, {"": 1}).values()) <= MOST_LEADERS]
+    spans = spans_around(nominees, leaders)
+    near = candidates_between(connection, spans, asked.reading, limit=MOST_AROUND)
+    around = surroundings_of(nominees, near, asked.reading)
     if only:
         chosen = sorted(around.row_of[row.no] for row in nominees)
     else:
-        chosen = [index for index in around.with_neighbours(row.no for row in nominees) if asked.takes(around.rows[index])]
+        chosen = _matching(asked, around, nominees, around.with_neighbours([row.no for row in nominees], [row.no for row in leaders]))
     arrays = arrays_of(
         connection,
         around,
+        chosen,
         asked.question,
         owner_nos=asked.owner_nos,
         statistics=asked.statistics,
         named=asked.named,
         entity_strength=mentions.strength,
         reading=asked.reading,
+        recalled=recalled,
     )
     return Gathered(around, chosen, arrays, mentions, ranks, incomplete, index_down)
+
+
+def _matching(asked: Asked, around: Surroundings, nominees: Sequence[CandidateRow], indices: Sequence[int]) -> list[int]:
+    """Those of *indices* whose row passes the filter; where it asks for scope ids alone, all rows of a lane pass or none."""
+    if asked.reading.filtered:
+        return [index for index in indices if asked.matches(around.rows[index])]
+    lanes = {row.lane for row in nominees if asked.matches(row)}
+    return [index for index in indices if around.rows[index].lane in lanes]
+
+
+def _recall(index: Index, asked: Asked) -> Recall | None:
+    if len(asked.filter.scopes) != 1 or not isinstance(index, KeepsVectors):
+        return None
+    return index.recall("memory", asked.namespace, asked.filter.scopes[0])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -90,7 +90,8 @@ class Searcher:
         phases = Phases(self._deadline, self._timer)
         if top_k == 0 or not filter.scopes:
             return SearchResult([], phases=phases.seconds if explain else {})
-        reading = Reading((as_of or self._clock.now()).date(), show_expired, include_superseded, as_of)
+        today = (as_of or self._clock.now()).date()
+        reading = Reading(today, show_expired, include_superseded, as_of, filtered=not filter.narrows_only_by_scope)
         gathered, question = self._gather(namespace, query, filter, reading, top_k, phases)
         missing = (("embedder",) if question.vector is None else ()) + (("index",) if gathered.index_down else ())
         with phases.of("score"):
@@ -100,7 +101,8 @@ class Searcher:
     def signals(self, namespace: str, query: str, filter: Filter, *, top_k: int = 20) -> tuple[list[CandidateRow], Floats]:
         """The candidates of a search and their signals (n, number of `SIGNALS`), unscored: what weights are fitted to."""
         phases = Phases(self._deadline, self._timer)
-        gathered, _ = self._gather(namespace, check_query(query), filter, Reading(self._clock.now().date()), top_k, phases)
+        reading = Reading(self._clock.now().date(), filtered=not filter.narrows_only_by_scope)
+        gathered, _ = self._gather(namespace, check_query(query), filter, reading, top_k, phases)
         chosen = list(gathered.chosen)
         return [gathered.around.rows[index] for index in chosen], measure(gathered.arrays)[chosen]
 
@@ -116,7 +118,7 @@ class Searcher:
             owner_nos = owners_of(connection, namespace, filter.scopes)
             statistics = term_statistics(connection, owner_nos, question.terms[:LOOKED_UP])
             named = named_in(query, self._actors.of(connection, owner_nos))
-        question = _rarest(question, statistics)
+        question = _without_speakers(_rarest(question, statistics), named)
         asked = Asked(namespace, question, filter, reading, top_k, owner_nos, statistics, named)
         return gather(self._ledger, self._index, asked, phases), question
 
@@ -139,8 +141,7 @@ class Searcher:
         added = contributions(signals, self._weights, MEANINGS if question.vector is None else ())
         rows = [gathered.around.rows[index] for index in chosen]
         found = _below_successors(rows, scores(added, self._weights), reading)
-        order = sorted(range(len(rows)), key=lambda i: (-found[i], -rows[i].occurred_at.timestamp(), rows[i].id))
-        best = [i for i in _folded(rows, order, reading) if found[i] >= threshold][:top_k]
+        best = _best(rows, found, reading, top_k=top_k, threshold=threshold)
         with self._ledger.read() as connection:
             whole = {row.no: row for row in load_memories(connection, namespace, [rows[i].no for i in best])}
         return [
@@ -166,27 +167,60 @@ def _rarest(question: Question, statistics: TermStatistics) -> Question:
     return replace(question, terms=tuple(term for term in known if term in kept), codes=question.codes & kept)
 
 
-def _below_successors(rows: Sequence[CandidateRow], found: Floats, reading: Reading) -> list[float]:
+def _without_speakers(question: Question, named: Collection[str]) -> Question:
+    """A question without its speakers' names among the entities: who spoke has signals of its own, and every answer names the other."""
+    names = {name.casefold() for name in named} | {word.casefold() for name in named for word in name.split()[:1]}
+    kept = [index for index, mention in enumerate(question.entities) if mention.normalised not in names]
+    return replace(
+        question,
+        entities=tuple(question.entities[index] for index in kept),
+        entity_vectors=tuple(question.entity_vectors[index] for index in kept) if question.entity_vectors else (),
+    )
+
+
+def _below_successors(rows: Sequence[CandidateRow], found: Floats, reading: Reading) -> Floats:
     """Scores where what was superseded stays below what superseded it, if both are there: the ledger knows which one is current."""
+    past = {row.id: i for i, row in enumerate(rows) if row.superseded_by is not None and reading.is_past(row)}
+    if not past:
+        return found
     index = {row.id: i for i, row in enumerate(rows)}
-    capped = [float(value) for value in found]
+    capped = found.copy()
     done: set[int] = set()
 
     def cap(i: int) -> float:
-        if i not in done:
+        if i not in done and rows[i].id in past:
             done.add(i)
-            newer = index.get(rows[i].superseded_by) if reading.is_past(rows[i]) else None
-            if newer is not None:
+            if (newer := index.get(rows[i].superseded_by)) is not None:
                 capped[i] = min(capped[i], math.nextafter(cap(newer), 0.0))
-        return capped[i]
+        return float(capped[i])
 
-    for i in range(len(rows)):
+    for i in past.values():
         cap(i)
     return capped
 
 
-def _folded(rows: Sequence[CandidateRow], order: Sequence[int], reading: Reading) -> list[int]:
-    """*order* with each content of an owner once, whatever runs it was said in; what is past stays apart from what is current."""
+def _best(rows: Sequence[CandidateRow], found: Floats, reading: Reading, *, top_k: int, threshold: float) -> list[int]:
+    """Indices of the results, best first; of equals the newest first, then by id.
+
+    Each content of an owner comes once, whatever runs it was said in; what is past stays apart from what is current.
+    """
+    enough = np.flatnonzero(found >= threshold)
+    if (few := 4 * top_k) < len(enough):  # to sort them all would be most of the work, and hardly ever of use
+        lowest = np.partition(found[enough], len(enough) - few)[len(enough) - few]
+        best = _folded(rows, _order(rows, found, enough[found[enough] >= lowest]), reading, top_k)
+        if len(best) == top_k:
+            return best
+    return _folded(rows, _order(rows, found, enough), reading, top_k)
+
+
+def _order(rows: Sequence[CandidateRow], found: Floats, among: NDArray[np.intp]) -> list[int]:
+    order = sorted((int(i) for i in among), key=lambda i: str(rows[i].id))
+    order.sort(key=lambda i: rows[i].occurred_at, reverse=True)  # sorting is stable, also in reverse
+    order.sort(key=lambda i: float(found[i]), reverse=True)
+    return order
+
+
+def _folded(rows: Sequence[CandidateRow], order: Sequence[int], reading: Reading, top_k: int) -> list[int]:
     seen: set[tuple[int, str, str | None]] = set()
     kept: list[int] = []
     for i in order:
@@ -195,4 +229,6 @@ def _folded(rows: Sequence[CandidateRow], order: Sequence[int], reading: Reading
         if key not in seen:
             seen.add(key)
             kept.append(i)
+            if len(kept) == top_k:
+                break
     return kept

@@ -163,30 +163,36 @@ def _follows(arrays: Arrays) -> NDArray[np.bool_]:
 def _by_meaning(arrays: Arrays) -> dict[str, Floats]:
     if arrays.vectors is None or arrays.query_vector is None or len(arrays.vectors) == 0:
         return {}
-    cosine = np.clip(arrays.vectors @ arrays.query_vector, 0.0, 1.0).astype(np.float64)
+    raw = (arrays.vectors @ arrays.query_vector).astype(np.float64)
+    cosine = np.clip(raw, 0.0, 1.0)
     rows = np.arange(len(cosine))
-    mean = _runs(arrays, arrays.vectors, turns=2)
-    norm = np.maximum(np.linalg.norm(mean, axis=1), 1e-9)
     best = np.zeros(len(cosine))
     for step in range(1, 4):
         for other in (rows - step, rows + step):
             inside = (other >= arrays.low) & (other < arrays.high)
             inside[inside] = np.abs(arrays.places[other[inside]] - arrays.places[inside]) <= 1
             best[inside] = np.maximum(best[inside], cosine[other[inside]])
-    return {
-        "meaning": cosine,
-        "meaning_run": np.asarray((mean @ arrays.query_vector) / norm, np.float64),
-        "meaning_near": best,
-    }
+    return {"meaning": cosine, "meaning_run": _run(arrays, arrays.vectors, raw), "meaning_near": best}
 
 
-def _runs(arrays: Arrays, vectors: NDArray[np.float32], *, turns: int) -> NDArray[np.float32]:
-    """The sum of each vector and those before it, at most three and at most *turns* turns back."""
-    sums = vectors.copy()
-    rows = np.arange(len(vectors))
+def _run(arrays: Arrays, vectors: NDArray[np.float32], raw: Floats) -> Floats:
+    """Cosine of the question and the sum of each vector and those before it, at most three and at most two turns back.
+
+    The sum is never made: its length follows from the products of the vectors in it.
+    """
+    rows = np.arange(len(raw))
+    members = [np.ones(len(raw), np.bool_)]
     for step in range(1, 4):
-        before = rows - step
-        inside = before >= arrays.low
-        inside[inside] = arrays.places[inside] - arrays.places[before[inside]] <= turns
-        sums[inside] += vectors[before[inside]]
-    return sums
+        inside = rows - step >= arrays.low
+        inside[inside] = arrays.places[inside] - arrays.places[rows[inside] - step] <= 2
+        members.append(inside)
+    products = [np.zeros(len(raw)) for _ in range(4)]  # products[step][i]: of vector i and the one *step* before it
+    for step in range(min(4, len(raw))):
+        products[step][step:] = np.einsum("ij,ij->i", vectors[step:], vectors[: len(vectors) - step])
+    total, square = np.zeros(len(raw)), np.zeros(len(raw))
+    for step, inside in enumerate(members):
+        total[inside] += raw[rows[inside] - step]
+        square[inside] += products[0][rows[inside] - step]
+        for earlier in range(step):  # step and earlier steps are all inside: the places only rise
+            square[inside] += 2 * products[step - earlier][rows[inside] - earlier]
+    return np.asarray(total / np.sqrt(np.maximum(square, 1e-9)), np.float64)

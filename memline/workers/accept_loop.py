@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Protocol
 
+from memline.contracts import failpoints
 from memline.contracts.errors import MemlineError, ServiceUnavailable, UnknownWireVersion
 from memline.contracts.turn import Turn
 from memline.ledger.accept import accept_turns
@@ -93,6 +94,8 @@ class AcceptLoop:
                 now = parts.clock.now()
                 accept_turns(tx, turns, now=now, order_wait=parts.order_wait)
                 claimed = claim(tx, now=now, limits=parts.limits, times=parts.times, new_id=parts.ids.new, paid=parts.extractor.paid)
+                failpoints.hit("accept.before_commit")
+            failpoints.hit("accept.after_commit")
         except ServiceUnavailable:
             raise  # the entries stay, and are read again
         except Exception as error:  # noqa: BLE001
@@ -102,5 +105,6 @@ class AcceptLoop:
             self._stream.set_aside(entry_ids)
             return 0
         self._stream.done(entry_ids)
+        failpoints.hit("accept.after_done")
         self._send(claimed)
         return len(turns)

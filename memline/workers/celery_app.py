@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from memline.contracts import failpoints
 from memline.contracts.errors import ServiceUnavailable
 from memline.ledger.jobs import STAGES, Stage
 from memline.ledger.leases import Lease
@@ -94,7 +95,9 @@ class CelerySend:
             left = STAGES[STAGES.index(lease.stage) :]
             signatures = [self._app.signature(task_name(stage), args=(lease.id, lease.epoch), immutable=True) for stage in left]
             try:
+                failpoints.hit("dispatch.before_send")
                 chain(*signatures, app=self._app).apply_async(retry=False)
+                failpoints.hit("dispatch.after_send")
             except OperationalError as error:
                 raise ServiceUnavailable(
                     f"Redis does not take Celery messages ({type(error).__name__}); the batches wait in the ledger and are sent again."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import sqlalchemy as sa
@@ -16,7 +17,7 @@ from memline.ledger.schema import memories
 from memline.ledger.session import Ledger, insert
 from memline.search.index import embedded_tables as tables
 from memline.search.index.embedded_cache import Matrix, Narrowing, VectorCache, iterate_vectors
-from memline.search.index.port import Answer, IndexState, Nominee, Write
+from memline.search.index.port import Answer, IndexState, Nominee, Recall, Write
 from memline.search.index.words_leg import match_in_ledger
 
 __all__ = ["CACHE_BYTES", "EmbeddedIndex"]
@@ -92,6 +93,10 @@ class EmbeddedIndex:
         ranked = sorted(best.items(), key=lambda item: (-item[1], item[0]))
         return [Nominee(object_id, value) for object_id, value in ranked[offset:deep]]
 
+    def recall(self, kind: Kind, namespace: str, scope: ScopeIds) -> Recall | None:
+        """See `port.KeepsVectors`."""
+        return self._cache.recall(Narrowing(kind, namespace, scope))
+
     def matching(self, namespace: str, scopes: Sequence[ScopeIds], terms: Sequence[str], *, limit: int, offset: int = 0) -> list[Nominee]:
         with self._ledger.read() as connection:
             return match_in_ledger(connection, namespace, scopes, terms, limit=limit, offset=offset)
@@ -101,16 +106,7 @@ class EmbeddedIndex:
         columns = tables.index_objects.c
         while True:
             query = (
-                sa.select(
-                    columns.id,
-                    columns.namespace,
-                    columns.user_id,
-                    columns.agent_id,
-                    columns.run_id,
-                    columns.version,
-                    columns.terms,
-                    columns.vector if vectors else sa.literal(b"", sa.LargeBinary).label("vector"),
-                )
+                _state_query(vectors=vectors)
                 .where(columns.kind == kind, columns.namespace == namespace, columns.id > after)
                 .order_by(columns.id)
                 .limit(limit)
@@ -118,11 +114,26 @@ class EmbeddedIndex:
             with self._store.read() as connection:
                 rows = connection.execute(query).all()
             for row in rows:
-                found = tables.object_of(kind, row)
-                yield IndexState(found.key, found.version, found.digest, found.vector_digest if vectors else None)
+                yield _state(kind, row, vectors=vectors)
             if len(rows) < limit:
                 return
             after = rows[-1].id
+
+    def look(self, keys: Sequence[ObjectKey], *, vectors: bool = False) -> dict[ObjectKey, IndexState]:
+        columns = tables.index_objects.c
+        found: dict[ObjectKey, IndexState] = {}
+        for kind in {key.kind for key in keys}:
+            ids = [key.id for key in keys if key.kind == kind]
+            for start in range(0, len(ids), _BATCH):
+                query = _state_query(vectors=vectors).where(columns.kind == kind, columns.id.in_(ids[start : start + _BATCH]))
+                with self._store.read() as connection:
+                    states = [_state(kind, row, vectors=vectors) for row in connection.execute(query)]
+                found |= {state.key: state for state in states if state.key in keys}
+        return found
+
+    def namespaces(self) -> list[str]:
+        with self._store.read() as connection:
+            return sorted(connection.execute(sa.select(tables.index_objects.c.namespace).distinct()).scalars())
 
     def close(self) -> None:
         """Closes the index' own file; a shared ledger is its owner's to close."""
@@ -142,6 +153,19 @@ class EmbeddedIndex:
         if rows:
             tx.execute(sa.insert(tables.index_objects), rows)
         return [Answer(write.key, errors.get(write.key)) for write in writes]
+
+
+def _state_query(*, vectors: bool) -> sa.Select[Any]:
+    columns = tables.index_objects.c
+    vector = columns.vector if vectors else sa.literal(b"", sa.LargeBinary).label("vector")
+    return sa.select(
+        columns.id, columns.namespace, columns.user_id, columns.agent_id, columns.run_id, columns.version, columns.terms, vector
+    )
+
+
+def _state(kind: Kind, row: Any, *, vectors: bool) -> IndexState:
+    found = tables.object_of(kind, row)
+    return IndexState(found.key, found.version, found.digest, found.vector_digest if vectors else None)
 
 
 def _refusal(write: Write, dimension: int | None) -> str | None:

@@ -21,11 +21,15 @@ from memline.contracts.filters import ScopeIds
 from memline.contracts.index_object import Kind
 from memline.language.lazy import ForkLock
 from memline.search.index.embedded_tables import index_deletions, index_objects
+from memline.search.index.port import Recall
 
 __all__ = ["Matrix", "Narrowing", "VectorCache", "iterate_vectors"]
 
 #: Rows that are read from the file at a time.
 CHUNK = 5_000
+
+#: seq, id, vector, version.
+_Row = tuple[int, str, bytes, int]
 
 #: What a row takes beside its vector: its id twice over, its number, its place in a dict.
 _ROW_BYTES = 250
@@ -65,6 +69,7 @@ class _Entry:
     ids: list[str] = field(default_factory=list)
     row_of: dict[str, int] = field(default_factory=dict)
     seqs: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    versions: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     vectors: NDArray[np.float32] = field(default_factory=lambda: np.empty((0, 0), np.float32))
     alive: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, np.bool_))
     last_seq: int = 0
@@ -94,14 +99,24 @@ class VectorCache:
         with self._lock:
             return sum(entry.bytes for entry in self._entries.values())
 
+    def recall(self, narrowing: Narrowing) -> Recall | None:
+        """What the last read of *narrowing* left in memory."""
+        with self._lock:
+            self._drop_after_fork()
+            entry = self._entries.get(narrowing)
+        if entry is None:
+            return None
+        with entry.lock:
+            size = len(entry.ids)
+            return Recall(entry.row_of, entry.versions[:size], entry.vectors[:size]) if size else None
+
     def matrix(self, connection: Connection, narrowing: Narrowing) -> Matrix | None:
         """The vectors of *narrowing* as *connection*'s transaction sees them, in two statements, or one more after a removal.
 
         None where they alone are over the bound: read them by `iterate_vectors`.
         """
         with self._lock:
-            if self._generation.changed():
-                self._entries = OrderedDict()  # an entry may have been half-way in the parent when it forked
+            self._drop_after_fork()
             entry = self._entries.setdefault(narrowing, _Entry())
             self._entries.move_to_end(narrowing)
         with entry.lock:
@@ -116,6 +131,10 @@ class VectorCache:
                 _, dropped = self._entries.popitem(last=False)
                 total -= dropped.bytes
         return found
+
+    def _drop_after_fork(self) -> None:
+        if self._generation.changed():
+            self._entries = OrderedDict()  # an entry may have been half-way in the parent when it forked
 
 
 class _Generation:
@@ -146,12 +165,15 @@ def iterate_vectors(connection: Connection, narrowing: Narrowing) -> Iterator[tu
         yield [row[1] for row in rows], _as_matrix([row[2] for row in rows])
 
 
-def _rows_after(connection: Connection, narrowing: Narrowing, seq: int) -> list[tuple[int, str, bytes]]:
+def _rows_after(connection: Connection, narrowing: Narrowing, seq: int) -> list[_Row]:
     columns = index_objects.c
     query = (
-        sa.select(columns.seq, columns.id, columns.vector).where(*narrowing.where(), columns.seq > seq).order_by(columns.seq).limit(CHUNK)
+        sa.select(columns.seq, columns.id, columns.vector, columns.version)
+        .where(*narrowing.where(), columns.seq > seq)
+        .order_by(columns.seq)
+        .limit(CHUNK)
     )
-    return [(row[0], row[1], row[2]) for row in connection.execute(query)]
+    return [(row[0], row[1], row[2], row[3]) for row in connection.execute(query).all()]
 
 
 def _refresh(connection: Connection, narrowing: Narrowing, entry: _Entry, bound: int) -> bool:
@@ -187,7 +209,7 @@ def _fits(connection: Connection, narrowing: Narrowing, vector_bytes: int, bound
     return int(connection.execute(query).scalar_one()) * (vector_bytes + _ROW_BYTES) <= bound
 
 
-def _append(entry: _Entry, rows: list[tuple[int, str, bytes]]) -> None:
+def _append(entry: _Entry, rows: list[_Row]) -> None:
     new = _as_matrix([row[2] for row in rows])
     start, size = len(entry.ids), len(entry.ids) + len(rows)
     if size > len(entry.vectors):
@@ -197,13 +219,15 @@ def _append(entry: _Entry, rows: list[tuple[int, str, bytes]]) -> None:
             grown[:start] = entry.vectors[:start]
         entry.vectors = grown
         entry.seqs = np.concatenate([entry.seqs[:start], np.zeros(capacity - start, np.int64)])
+        entry.versions = np.concatenate([entry.versions[:start], np.zeros(capacity - start, np.int64)])
         entry.alive = np.concatenate([entry.alive[:start], np.zeros(capacity - start, np.bool_)])
     else:
         entry.alive = entry.alive.copy()  # an earlier snapshot keeps its mask
     entry.vectors[start:size] = new
     entry.seqs[start:size] = [row[0] for row in rows]
+    entry.versions[start:size] = [row[3] for row in rows]
     entry.alive[start:size] = True
-    for row, (_, object_id, _) in enumerate(rows, start):
+    for row, (_, object_id, _, _) in enumerate(rows, start):
         before = entry.row_of.get(object_id)
         if before is not None:
             entry.alive[before] = False
@@ -226,7 +250,7 @@ def _squeeze(entry: _Entry) -> None:
     kept = np.flatnonzero(entry.alive[: len(entry.ids)])
     entry.ids = [entry.ids[row] for row in kept]
     entry.row_of = {object_id: row for row, object_id in enumerate(entry.ids)}
-    entry.vectors, entry.seqs = entry.vectors[kept], entry.seqs[kept]
+    entry.vectors, entry.seqs, entry.versions = entry.vectors[kept], entry.seqs[kept], entry.versions[kept]
     entry.alive = np.ones(len(kept), np.bool_)
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from sqlalchemy.engine import Connection
 from memline.contracts.filters import ScopeIds
 from memline.contracts.index_object import IndexObject, Kind, ObjectKey
 
-__all__ = ["Answer", "Index", "IndexState", "Nominee", "Write"]
+__all__ = ["Answer", "Index", "IndexState", "KeepsVectors", "Nominee", "Recall", "Write"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +50,27 @@ class IndexState:
     vector_digest: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """Vectors that an index has in memory, with the versions they belong to."""
+
+    #: By id, a row of the two arrays. It may name ids that came later: their rows lie beyond the arrays' ends.
+    row_of: Mapping[str, int]
+    #: (n,)
+    versions: NDArray[np.int64]
+    #: (n, dimension)
+    vectors: NDArray[np.float32]
+
+
+@runtime_checkable
+class KeepsVectors(Protocol):
+    """What an index may offer beside the port: a scorer then reads less from the ledger."""
+
+    def recall(self, kind: Kind, namespace: str, scope: ScopeIds) -> Recall | None:
+        """The vectors in *scope* that are in memory, as the last read left them; None where there are none."""
+        ...
+
+
 class Index(Protocol):
     """Where memories and entities are found by nearness and by words.
 
@@ -83,6 +104,14 @@ class Index(Protocol):
 
     def walk(self, kind: Kind, namespace: str, *, after: str = "", limit: int = 1000, vectors: bool = False) -> Iterator[IndexState]:
         """Every object of a namespace in the order of ids, in bounded memory. *vectors*: their digests, too."""
+        ...
+
+    def look(self, keys: Sequence[ObjectKey], *, vectors: bool = False) -> dict[ObjectKey, IndexState]:
+        """The objects of *keys* that are there, as `walk` reads them."""
+        ...
+
+    def namespaces(self) -> list[str]:
+        """Every namespace that has an object here."""
         ...
 
     def close(self) -> None: ...

@@ -15,8 +15,9 @@ from memline.search.index.port import Nominee
 
 __all__ = ["match_in_ledger"]
 
-#: From this many memories on, a term that half of them hold is not read: it ranks nothing (idf below 0.7) and is most of the work.
-MANY = 1_000
+#: Postings that one question reads. Terms are taken from the rarest on until there are as many; the rest rank nothing that the rare
+#: ones do not, are most of the work, and count in the score all the same.
+MOST_POSTINGS = 10_000
 
 
 def match_in_ledger(
@@ -42,7 +43,12 @@ _IDS = sa.select(memories.c.no, memories.c.id).where(memories.c.no.in_(sa.bindpa
 
 
 def _ranking(terms: Sequence[str], statistics: TermStatistics) -> list[str]:
-    if statistics.live < MANY:
-        return list(terms)
-    rare = [term for term in terms if 2 * statistics.frequency.get(term, 0) <= statistics.live]
-    return rare or list(terms)
+    """The terms to rank by: the rarest whose postings are few enough together, at least one that is there at all."""
+    kept: list[str] = []
+    read = 0
+    for term in sorted(dict.fromkeys(terms), key=lambda term: statistics.frequency.get(term, 0)):
+        read += statistics.frequency.get(term, 0)
+        if read > MOST_POSTINGS and any(statistics.frequency.get(before) for before in kept):
+            break
+        kept.append(term)
+    return kept

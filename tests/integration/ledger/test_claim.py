@@ -191,8 +191,8 @@ def test_claims_at_the_same_time_never_take_one_lane_twice(ledger: Ledger) -> No
     def work() -> list[list[str]]:
         gate.wait()
         found: list[list[str]] = []
-        for _ in range(6):
-            found += take_out(ledger, in_flight=24, batch=2, unit=1)
+        for out in range(1, 25):
+            found += take_out(ledger, in_flight=out, batch=1, unit=1)
         return found
 
     with ThreadPoolExecutor(4) as pool:

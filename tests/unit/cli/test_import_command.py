@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -156,7 +157,7 @@ class _Gate:
     def __init__(self) -> None:
         self.given = 0
 
-    def give(self, turns: list[Numbered]) -> list[Given]:
+    def give(self, turns: Sequence[Numbered]) -> list[Given]:
         self.given += len(turns)
         return [Given(each.number, each.turn.id) for each in turns]
 

@@ -79,8 +79,8 @@ def test_a_search_shows_rank_date_and_score_and_when_asked_the_reason() -> None:
     add("My locker code is 4471.", "--timestamp", "2026-03-14T10:00:00Z")
     shown = memline("search", "locker 4471", "-u", "mei").stdout
     assert "User's locker code is 4471" in shown and "2026-03-14" in shown and "score" in shown
-    assert "exact code" not in shown
-    assert "exact code" in memline("search", "locker 4471", "-u", "mei", "--explain").stdout
+    assert "words: " not in shown
+    assert "words: locker, 4471" in memline("search", "locker 4471", "-u", "mei", "--explain").stdout
 
 
 def test_a_search_is_one_document_for_programs() -> None:

@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-from memline.ledger.types import BigId, UtcTime
+from memline.ledger.types import BigId, IdText, UtcTime
 
 revision = "0001"
 down_revision = None
@@ -129,7 +129,7 @@ def upgrade() -> None:
     op.create_table(
         "entities",
         sa.Column("no", BigId, autoincrement=True, nullable=False),
-        sa.Column("id", sa.Text(), nullable=False),
+        sa.Column("id", IdText, nullable=False),
         sa.Column("namespace", sa.Text(), nullable=False),
         sa.Column("lane", sa.Text(), nullable=False),
         sa.Column("owner_no", BigId, nullable=False),
@@ -147,6 +147,7 @@ def upgrade() -> None:
         sa.UniqueConstraint("lane", "norm", name=op.f("uq_entities_lane_norm")),
         sqlite_autoincrement=True,
     )
+    op.create_index(op.f("ix_entities_namespace_id"), "entities", ["namespace", "id"], unique=False)
     op.create_index(op.f("ix_entities_owner_no_norm"), "entities", ["owner_no", "norm"], unique=False)
     op.create_table(
         "idempotency_keys",
@@ -273,7 +274,7 @@ def upgrade() -> None:
     op.create_table(
         "memories",
         sa.Column("no", BigId, autoincrement=True, nullable=False),
-        sa.Column("id", sa.Text(), nullable=False),
+        sa.Column("id", IdText, nullable=False),
         sa.Column("namespace", sa.Text(), nullable=False),
         sa.Column("lane", sa.Text(), nullable=False),
         sa.Column("owner_no", BigId, nullable=False),
@@ -316,6 +317,7 @@ def upgrade() -> None:
     )
     op.create_index(op.f("ix_memories_lane_place_ordinal"), "memories", ["lane", "place", "ordinal"], unique=False)
     op.create_index(op.f("ix_memories_namespace_agent_id_no"), "memories", ["namespace", "agent_id", "no"], unique=False)
+    op.create_index(op.f("ix_memories_namespace_id"), "memories", ["namespace", "id"], unique=False)
     op.create_index(op.f("ix_memories_namespace_run_id_no"), "memories", ["namespace", "run_id", "no"], unique=False)
     op.create_index(op.f("ix_memories_namespace_user_id_no"), "memories", ["namespace", "user_id", "no"], unique=False)
     op.create_index(op.f("ix_memories_owner_no_no"), "memories", ["owner_no", "no"], unique=False)

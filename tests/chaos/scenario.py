@@ -1,0 +1,377 @@
+"""One fault at one point: a real worker (or producer) reaches a named point, a real fault happens there, and then everything must hold.
+
+The same small conversation each time: 12 turns in 4 lanes, one turn handed over twice under its key, one fact said twice.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from memline import Memory, Receipt, Status
+from memline.compose import House
+from memline.contracts.clock import SystemClock
+from memline.contracts.ids import TimeOrderedIds
+from memline.contracts.scope import Scope
+from memline.errors import MemlineError, ServiceUnavailable, UnknownReceipt
+from memline.ledger.counters import read_counters
+from memline.ledger.jobs import Stage
+from memline.ledger.leases import Lease
+from memline.ledger.schema import jobs, leases, memories, messages, outbox
+from memline.outbox.verify import verify
+from memline.producer import TurnStream, build_turn
+from memline.settings import Settings, load_settings
+from memline.workers.celery_app import CelerySend, make_app
+from tests.services import PostgresServer, RedisServer
+from tests.workers import Worker
+
+__all__ = ["FAULTS", "Case", "Outcome", "Servers", "run_case", "servers"]
+
+#: Seconds; short, so that a lease that runs out is soon over.
+LEASE, RESEND, ORDER_WAIT = 3, 0.5, 2
+
+#: Every fault, and what happens at the point.
+FAULTS = {
+    "exception": "the code at the point raises",
+    "SIGKILL": "the process is killed",
+    "duplicated delivery": "every Celery message and stream entry is delivered again",
+    "reordered delivery": "the turns reach the stream in reverse",
+    "lease expiry, zombie wakes": "the worker hangs past its lease, another takes over, then it wakes",
+    "XADD answer lost": "Redis has the turn, the producer is told of an error",
+    "Redis restarted": "Redis is killed and started again (AOF)",
+    "Redis FLUSHALL": "Redis is emptied",
+    "PostgreSQL restarted": "PostgreSQL is killed and started again",
+    "index down": "the next writes to the index fail",
+    "index partial": "the index refuses every second object of the next writes",
+    "index answer lost": "the index applies a write, its answer is lost",
+}
+
+_TURNS = 12
+_SCOPES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A point and a fault."""
+
+    point: str
+    fault: str
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What came of a case. `problems`: what did not hold."""
+
+    case: Case
+    reached: bool = False
+    problems: list[str] = field(default_factory=list)
+    lost: int = 0
+    allowed_to_be_lost: int = 0
+    lag_seconds: float = 0.0
+
+    @property
+    def held(self) -> bool:
+        return not self.problems
+
+
+@dataclass(slots=True)
+class Servers:
+    """A Redis and a PostgreSQL that may be killed."""
+
+    redis: RedisServer
+    postgres: PostgresServer
+
+
+@contextmanager
+def servers() -> Iterator[Servers]:
+    """Servers of the matrix's own."""
+    with RedisServer() as redis, PostgresServer() as postgres:
+        yield Servers(redis, postgres)
+
+
+def run_case(found: Servers, case: Case) -> Outcome:
+    """Runs one case and says what held."""
+    folder = Path(tempfile.mkdtemp(prefix="memline-chaos-"))
+    database = found.postgres.create_database()
+    run = _Run(found, case, folder, found.postgres.url(database), f"chaos-{database}")
+    try:
+        return run.go()
+    finally:
+        run.stop()
+        found.postgres.drop_database(database)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+class _Run:
+    def __init__(self, found: Servers, case: Case, folder: Path, ledger_url: str, prefix: str) -> None:
+        self.servers, self.case, self.folder = found, case, folder
+        self.outcome = Outcome(case)
+        self.marks = folder / "marks"
+        self.marks.mkdir()
+        self.variables = {
+            "MEMLINE_HOME": str(folder / "home"),
+            "MEMLINE_REDIS_URL": found.redis.url,
+            "MEMLINE_REDIS_PREFIX": prefix,
+            "MEMLINE_LEDGER_URL": ledger_url,
+            "MEMLINE_LEASE": str(LEASE),
+            "MEMLINE_MODEL_TIMEOUT": "1",
+            "MEMLINE_RESEND": str(RESEND),
+            "MEMLINE_ORDER_WAIT": str(ORDER_WAIT),
+            "MEMLINE_EXTRACTOR": "model",
+            "MEMLINE_CHAT_MODEL": "bench.instant:InstantChat",
+            "MEMLINE_EMBEDDER": "tests.chaos.small_parts:SmallEmbedder",
+            "MEMLINE_TEST_INDEX_FAULT": str(folder / "fault"),
+        }
+        if case.fault.startswith("index"):
+            self.variables["MEMLINE_INDEX"] = "tests.chaos.faulty_index:FaultyIndex"
+        (folder / "home").mkdir()
+        self.workers: list[Worker] = []
+        self.receipts: list[Receipt] = []
+        self.memory: Memory | None = None
+
+    # The course of a case
+
+    def go(self) -> Outcome:
+        in_producer = self.case.point.startswith("hand_over.")
+        self.start_worker(failpoints="" if in_producer else self.failpoints())
+        memory = self.memory = Memory(settings=self.settings())
+        if in_producer:
+            self.hand_over_in_a_process_that_fails(memory)
+        else:
+            if self.case.fault == "reordered delivery":
+                self.hand_over_reversed(memory)
+            else:
+                self.hand_over(memory, 0, _TURNS)
+            self.fault_at_the_point()
+        if not any(worker.exit_code is None for worker in self.workers) or self.case.fault.startswith("lease expiry"):
+            self.start_worker()
+        started = time.monotonic()
+        self.wait_for_quiet()
+        self.outcome.lag_seconds = time.monotonic() - started
+        self.check(memory)
+        return self.outcome
+
+    def settings(self) -> Settings:
+        return load_settings(
+            **{name.removeprefix("MEMLINE_").lower(): value for name, value in self.variables.items() if "TEST" not in name}
+        )
+
+    def failpoints(self) -> str:
+        if self.case.fault == "exception":
+            return f"{self.case.point}=raise"
+        if self.case.fault == "SIGKILL":
+            return f"{self.case.point}=kill"
+        if self.case.fault == "XADD answer lost":
+            return f"{self.case.point}=drop"
+        if self.case.fault.startswith("lease expiry"):
+            return f"{self.case.point}=sleep:{LEASE + 2}"
+        return f"{self.case.point}=sleep:1"
+
+    def start_worker(self, failpoints: str = "") -> None:
+        variables = self.variables | {"MEMLINE_FAILPOINTS": failpoints, "MEMLINE_FAILPOINTS_DIR": str(self.marks)}
+        self.workers.append(Worker(variables, "--concurrency", "4"))
+        with suppress(RuntimeError):  # a point may kill it before it is up
+            self.workers[-1].start()
+
+    def hand_over(self, memory: Memory, first: int, last: int) -> None:
+        for number in range(first, last):
+            self.receipts.append(memory.add(_text(number), user_id=f"user-{number % _SCOPES}", idempotency_key=f"turn-{number}"))
+        if last == _TURNS:
+            self.receipts.append(memory.add(_text(0), user_id="user-0", idempotency_key="turn-0"))  # handed over twice
+            self.receipts.append(memory.add(_text(1), user_id="user-1"))  # said twice
+
+    def hand_over_reversed(self, memory: Memory) -> None:
+        """Numbered in order, delivered in reverse: as when one of two accept loops dies with the first half."""
+        ids, clock = TimeOrderedIds(), SystemClock()
+        stream = TurnStream(self.servers.redis.url, prefix=self.variables["MEMLINE_REDIS_PREFIX"])
+        producer = ids.new()
+        wires = []
+        for number in range(_TURNS):
+            scope = Scope.of("default", f"user-{number % _SCOPES}")
+            turn = build_turn(scope, _text(number), ids=ids, clock=clock, idempotency_key=f"turn-{number}")
+            wires.append((turn.id, json.dumps({**json.loads(turn.to_wire()), "producer": producer, "number": number // _SCOPES + 1})))
+        for _, wire in reversed(wires):
+            stream.append(wire)
+        stream.close()
+        self.receipts = [memory.receipt(turn_id) for turn_id, _ in wires]
+
+    def hand_over_in_a_process_that_fails(self, memory: Memory) -> None:
+        """The application dies or is told an error; like a real one it hands over again, under the same keys."""
+        program = (
+            "from memline import Memory\nmemory = Memory()\n"
+            f"for n in range({_TURNS}):\n"
+            f"    memory.add('I bought lamp number %d.' % n, user_id='user-%d' % (n % {_SCOPES}), idempotency_key='turn-%d' % n)\n"
+        )
+        away = self.case.point.endswith("_spool")
+        if away:
+            self.servers.redis.kill()
+        variables = self.variables | {
+            "MEMLINE_FAILPOINTS": self.failpoints(),
+            "MEMLINE_FAILPOINTS_DIR": str(self.marks),
+            "MEMLINE_EXIT_DRAIN": "0",
+        }
+        producer = subprocess.Popen([sys.executable, "-c", program], env=variables, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.fault_at_the_point()
+        producer.wait(30)
+        if away and not self.case.fault.startswith("Redis"):
+            self.servers.redis.restart()
+        self.hand_over(memory, 0, _TURNS)
+
+    def fault_at_the_point(self) -> None:
+        self.outcome.reached = self.wait_for_mark()
+        if self.case.fault == "Redis FLUSHALL" and not self.case.point.endswith("_spool"):
+            self.outcome.allowed_to_be_lost = self.still_queued()
+        self.do_fault()
+
+    def do_fault(self) -> None:
+        fault, redis, postgres = self.case.fault, self.servers.redis, self.servers.postgres
+        if fault == "Redis restarted":
+            redis.restart(kill=True)
+        elif fault == "Redis FLUSHALL":
+            if self.case.point.endswith("_spool"):
+                redis.restart()
+            self.flush_redis()
+        elif fault == "PostgreSQL restarted":
+            postgres.restart(kill=True)
+        elif fault == "duplicated delivery":
+            self.deliver_again()
+        elif fault.startswith("index"):
+            word = {"index down": "down 3", "index partial": "partial 3", "index answer lost": "lost 2"}[fault]
+            (self.folder / "fault").write_text(word, encoding="utf-8")
+            assert self.memory is not None
+            self.receipts.append(self.memory.add("I bought a chair.", user_id="user-0"))  # something to write
+
+    def flush_redis(self) -> None:
+        import redis
+
+        with redis.Redis.from_url(self.servers.redis.url) as client:
+            client.flushall()
+
+    def deliver_again(self) -> None:
+        house = House(self.settings())
+        with house.ledger.read() as connection:
+            out = [Lease(row.id, row.epoch, Stage(row.stage), row.alone) for row in connection.execute(sa.select(leases))]
+            raw = connection.execute(sa.select(jobs)).mappings().all()
+        send = CelerySend(make_app(self.servers.redis.url, prefix=self.variables["MEMLINE_REDIS_PREFIX"]))
+        send(out)
+        send(out)
+        for row in raw:
+            user = f"user-{int(row['key'].removeprefix('turn-')) % _SCOPES}" if row["key"] else "user-1"
+            wire = {
+                "v": 1, "id": row["id"], "namespace": "default", "user_id": user, "messages": row["messages"], "metadata": {},
+                "infer": True, "prompt": None, "expires_on": None, "occurred_at": None, "handed_at": row["handed_at"].isoformat(),
+                "key": row["key"], "producer": row["producer"], "number": row["number"], "spooled": False,
+            }  # fmt: skip
+            house.stream.append(json.dumps(wire))
+        house.close(1)
+
+    # Waiting
+
+    def wait_for_mark(self) -> bool:
+        deadline = time.monotonic() + 8
+        while time.monotonic() < deadline:
+            if (self.marks / self.case.point).exists():
+                return True
+            time.sleep(0.02)
+        return False
+
+    def still_queued(self) -> int:
+        number = 0
+        for receipt in self.receipts:
+            with suppress(MemlineError):
+                number += receipt.status in (Status.QUEUED, Status.SPOOLED)
+        return number
+
+    def wait_for_quiet(self) -> None:
+        house = House(self.settings())
+        deadline = time.monotonic() + 60
+        try:
+            while time.monotonic() < deadline:
+                with suppress(MemlineError):
+                    if self.quiet(house):
+                        return
+                time.sleep(0.1)
+            self.outcome.problems.append("it did not become quiet in 60 s")
+        finally:
+            house.close(1)
+
+    def quiet(self, house: House) -> bool:
+        for receipt in self.receipts:
+            if not receipt.refresh().status.ended:
+                return False
+        with house.ledger.read() as connection:
+            unfinished = connection.execute(sa.select(sa.func.count()).select_from(jobs).where(jobs.c.finished_at.is_(None))).scalar_one()
+            rest = [connection.execute(sa.select(sa.func.count()).select_from(table)).scalar_one() for table in (leases, outbox)]
+        return unfinished == 0 and rest == [0, 0] and house.stream.length() == 0
+
+    # Checking
+
+    def check(self, memory: Memory) -> None:
+        problems = self.outcome.problems
+        states = []
+        for receipt in self.receipts:
+            try:
+                states.append(receipt.refresh())
+            except (UnknownReceipt, ServiceUnavailable) as error:
+                problems.append(f"receipt: {type(error).__name__}")
+        lost = [state for state in states if state.status is Status.LOST]
+        self.outcome.lost = len(lost)
+        if len(lost) > self.outcome.allowed_to_be_lost:
+            problems.append(f"{len(lost)} turns lost, {self.outcome.allowed_to_be_lost} were only queued")
+        bad = sorted({state.status.value for state in states} - {"searchable", "lost"})
+        if bad:
+            problems.append(
+                f"receipts ended {', '.join(bad)}: " + "; ".join(str(state.reason) for state in states if state.status.value in bad)
+            )
+        house = House(self.settings())
+        with house.ledger.read() as connection:
+            texts = list(connection.execute(sa.select(memories.c.text).where(memories.c.state == "live")).scalars())
+            said = connection.execute(sa.select(messages.c.lane, messages.c.text).order_by(messages.c.lane, messages.c.place)).all()
+            lost_counted = read_counters(connection)["lost_turns"] + read_counters(connection)["order_gaps"]
+        if len(texts) != len(set(texts)):
+            problems.append(f"{len(texts) - len(set(texts))} memories doubled")
+        missing = {_fact(number) for number in range(_TURNS)} - set(texts)
+        if len(missing) > len(lost):
+            problems.append(f"{len(missing)} facts missing")
+        if lost and lost_counted == 0:
+            problems.append("what was lost was not counted")
+        for lane in {row.lane for row in said}:
+            numbers = [int(row.text.split()[4].rstrip(".")) for row in said if row.lane == lane and "lamp" in row.text]
+            first = list(dict.fromkeys(numbers))
+            if first != sorted(first):
+                problems.append("a lane is out of order")
+        report = verify(house.ledger, house.index, deep=True)
+        problems += [f"{store}: {problem} ({number})" for (store, problem), number in sorted(report.counts.items())]
+        if not self.outcome.lost:
+            for number in range(_SCOPES):
+                found = memory.search("which lamp was bought?", filters={"user_id": f"user-{number}"}, top_k=100, threshold=0)["results"]
+                if len([item for item in found if "lamp" in item["memory"]]) != _TURNS // _SCOPES:
+                    problems.append("a search does not find them all")
+        house.close(1)
+
+    def stop(self) -> None:
+        if self.memory is not None:
+            with suppress(MemlineError):
+                self.memory.close()
+        for worker in self.workers:
+            worker.signal(signal.SIGCONT) if worker.exit_code is None else None
+            worker.kill()
+
+
+def _text(number: int) -> str:
+    return f"I bought lamp number {number}."
+
+
+def _fact(number: int) -> str:
+    return f"User bought lamp number {number}."

@@ -1,0 +1,36 @@
+"""A short, seeded part of the crash matrix (`make chaos` runs all of it)."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from memline.contracts.failpoints import POINTS
+from tests.chaos.matrix import all_cases, some_cases, table
+from tests.chaos.scenario import FAULTS, Case, Outcome, run_case, servers
+
+pytestmark = pytest.mark.chaos
+
+SEED = int(os.environ.get("MEMLINE_CHAOS_SEED", "1"))
+SOME = int(os.environ.get("MEMLINE_CHAOS_CASES", "6"))
+
+
+def test_every_point_and_every_fault_is_in_the_matrix() -> None:
+    cases = all_cases()
+    assert {case.point for case in cases} == set(POINTS)
+    assert {case.fault for case in cases} == set(FAULTS)
+    assert len(cases) == len(set(cases))
+
+
+def test_a_seeded_part_of_the_matrix_holds() -> None:
+    outcomes = []
+    with servers() as found:
+        for case in some_cases(SOME, seed=SEED):
+            outcomes.append(run_case(found, case))
+    assert [(outcome.case, outcome.problems) for outcome in outcomes if not outcome.held] == []
+
+
+def test_a_failed_case_stands_out_in_the_table() -> None:
+    failed = Outcome(Case("persist.taken", "SIGKILL"), reached=True, problems=["3 facts missing"])
+    assert "**failed**" in table([failed], seconds=1)

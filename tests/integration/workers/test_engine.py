@@ -1,0 +1,142 @@
+"""The engine of the embedded mode: a thread over a SQLite ledger."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from memline.contracts.clock import SystemClock
+from memline.contracts.errors import ServiceUnavailable
+from memline.contracts.ids import TimeOrderedIds
+from memline.ledger.migrate import open_ledger
+from memline.ledger.schema import jobs, leases, memories
+from memline.ledger.session import Ledger
+from memline.outbox.relay import Relay
+from memline.pipeline.parts import Parts
+from memline.workers.engine import Engine
+from tests.parts import ScriptedExtractor, accept, make_parts, make_turn, table
+
+
+@pytest.fixture
+def sqlite_ledger(tmp_path: Path) -> Iterator[Ledger]:
+    opened = Ledger(f"sqlite:///{tmp_path / 'ledger.db'}")
+    open_ledger(opened)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def parts(sqlite_ledger: Ledger) -> Parts:
+    return make_parts(sqlite_ledger, clock=SystemClock(), ids=TimeOrderedIds())
+
+
+def engine_of(parts: Parts) -> Engine:
+    return Engine(parts, Relay(parts.ledger, parts.index, parts.clock, parts.ids))
+
+
+def eventually(found: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not found():
+        assert time.monotonic() < deadline, "it did not happen in 30 s"
+        time.sleep(0.01)
+
+
+def states(parts: Parts) -> set[str]:
+    return {row.state for row in table(parts.ledger, jobs)}
+
+
+def test_what_is_accepted_becomes_searchable(parts: Parts) -> None:
+    engine = engine_of(parts)
+    engine.start()
+    accept(parts, *(make_turn(f"fact {number}", user=f"u{number % 3}") for number in range(12)))
+    engine.wake()
+    eventually(lambda: states(parts) == {"searchable"})
+    engine.stop(5)
+    assert len(table(parts.ledger, memories)) == 12
+    assert table(parts.ledger, leases) == []
+
+
+def test_what_was_accepted_before_the_start_is_run_too(parts: Parts) -> None:
+    accept(parts, make_turn("one"))
+    engine = engine_of(parts)
+    engine.start()
+    eventually(lambda: states(parts) == {"searchable"})
+    engine.stop(5)
+
+
+def test_stopping_finishes_what_is_ready(parts: Parts) -> None:
+    engine = engine_of(parts)
+    engine.start()
+    accept(parts, *(make_turn(f"fact {number}", user=f"u{number}") for number in range(30)))
+    engine.stop(30)
+    assert states(parts) == {"searchable"}
+    assert table(parts.ledger, leases) == []
+
+
+def test_stopping_before_the_work_is_done_gives_it_back_for_the_next_start(sqlite_ledger: Ledger) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def wait(_first: str) -> None:
+        begun.set()
+        assert go_on.wait(30)
+
+    parts = make_parts(sqlite_ledger, clock=SystemClock(), ids=TimeOrderedIds(), extractor=ScriptedExtractor(wait=wait))
+    accept(parts, *(make_turn(f"fact {number}", user=f"u{number}") for number in range(4)))
+    engine = engine_of(parts)
+    engine.start()
+    assert begun.wait(30)
+    threading.Timer(0.2, go_on.set).start()
+    engine.stop(0.0)
+    eventually(lambda: not table(sqlite_ledger, leases))
+    assert {row.attempts for row in table(sqlite_ledger, jobs)} == {0}
+    assert states(parts) != {"searchable"}
+    following = engine_of(parts)
+    following.start()
+    eventually(lambda: states(parts) == {"searchable"})
+    following.stop(5)
+    assert len(table(sqlite_ledger, memories)) == 4
+
+
+def test_the_engine_outlives_a_ledger_that_does_not_answer_and_errors_that_nobody_foresaw(parts: Parts) -> None:
+    problems: list[Exception] = [ServiceUnavailable("The ledger does not answer."), ZeroDivisionError(), KeyError("x")]
+    relay = Relay(parts.ledger, parts.index, parts.clock, parts.ids)
+    run_once = relay.run_once
+
+    def failing() -> int:
+        if problems:
+            raise problems.pop()
+        return run_once()
+
+    relay.run_once = failing  # type: ignore[method-assign]
+    engine = Engine(parts, relay)
+    engine.start()
+    accept(parts, make_turn("one"))
+    for _ in range(3):
+        engine.wake()
+        time.sleep(0.05)
+    eventually(lambda: states(parts) == {"searchable"})
+    engine.stop(5)
+
+
+def test_two_engines_on_one_file_share_the_work(sqlite_ledger: Ledger) -> None:
+    url = f"sqlite:///{sqlite_ledger.path}"
+    other = Ledger(url)
+    extractor = ScriptedExtractor()
+    plain = make_parts(sqlite_ledger, clock=SystemClock(), ids=TimeOrderedIds(), extractor=extractor)
+    engines = [
+        engine_of(make_parts(each, clock=plain.clock, ids=plain.ids, index=plain.index, extractor=extractor))
+        for each in (sqlite_ledger, other)
+    ]
+    accept(plain, *(make_turn(f"fact {number}", user=f"u{number % 10}") for number in range(40)))
+    for engine in engines:
+        engine.start()
+    eventually(lambda: states(plain) == {"searchable"})
+    for engine in engines:
+        engine.stop(10)
+    other.close()
+    assert len(table(sqlite_ledger, memories)) == 40
+    assert len(extractor.calls) == 40  # each was asked once
