@@ -32,7 +32,7 @@ ROUNDS, DEEPER = 3, 4
 #: Rows of a scope that a filter is asked about first, and matching ones that are then scored without nomination.
 ASKED_FIRST, SCORED_ALL = 5_000, 1_000
 #: The best of each leg bring in their neighbours, too.
-MOST_LEADERS = 80
+MOST_LEADERS = 20
 #: Memories that the entity leg nominates.
 MOST_NAMED = 40
 #: Rows that are read around the nominees.

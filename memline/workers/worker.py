@@ -99,6 +99,7 @@ def _serve(app: object, roles: Roles, log_level: str) -> None:
         without_gossip=True,
         without_mingle=True,
         optimization="fair",
+        quiet=True,
     )
     worker.start()
 

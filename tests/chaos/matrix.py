@@ -69,9 +69,11 @@ def table(outcomes: Sequence[Outcome], *, seconds: float) -> str:
     longest = max((outcome.lag_seconds for outcome in outcomes), default=0.0)
     lines += [
         "",
-        f"{len(outcomes)} runs over {len({o.case.point for o in outcomes})} points and {len(faults)} faults, {held} held, "
-        f"{len(outcomes) - held} failed, in {seconds / 60:.0f} minutes. Turns lost: {lost}, all of them by FLUSHALL while their receipt "
-        f"said `queued` ({allowed} were in that danger). Longest time to quiet: {longest:.1f} s.",
+        (
+            f"{len(outcomes)} runs over {len({o.case.point for o in outcomes})} points and {len(faults)} faults, {held} held, "
+            f"{len(outcomes) - held} failed, in {seconds / 60:.0f} minutes. Turns lost: {lost}, all of them by FLUSHALL while their receipt "
+            f"said `queued` ({allowed} were in that danger). Longest time to quiet: {longest:.1f} s."
+        ),
     ]
     if missed:
         lines.append(f"\\* the point was not reached in {missed} runs: the fault happened all the same, at another moment.")
