@@ -42,6 +42,6 @@ DEFAULT = Weights(
             "superseded": -3.0,
         }
     ),
-    middle=4.0,
-    slope=0.9,
+    middle=4.5,
+    slope=0.6,
 )

@@ -163,9 +163,8 @@ class _Run:
         return self.outcome
 
     def settings(self) -> Settings:
-        return load_settings(
-            **{name.removeprefix("MEMLINE_").lower(): value for name, value in self.variables.items() if "TEST" not in name}
-        )
+        fields = {name.removeprefix("MEMLINE_").lower(): value for name, value in self.variables.items() if "TEST" not in name}
+        return load_settings(**(fields | {"index": "embedded"}))  # the faults are the workers'; the file is the same
 
     def failpoints(self) -> str:
         if self.case.fault == "exception":
