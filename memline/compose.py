@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -16,13 +17,17 @@ from memline.settings import Settings
 if TYPE_CHECKING:
     from memline.language.ports import Analyser, ChatModel, Embedder
     from memline.ledger.session import Ledger
+    from memline.outbox.reconcile import Reconciler
     from memline.outbox.relay import Relay
     from memline.pipeline.extractors.port import Extractor
     from memline.pipeline.parts import Parts
     from memline.producer import Producer, TurnStream
+    from memline.search.index.embedded import EmbeddedIndex
     from memline.search.index.port import Index
     from memline.search.searcher import Searcher
     from memline.workers.engine import Engine
+    from memline.workers.pruner import Pruner
+    from memline.workers.reconcile_loop import ReconcileTurns
 
 __all__ = ["House"]
 
@@ -205,8 +210,18 @@ class House:
         from memline.search.index.embedded import EmbeddedIndex
 
         store = self.ledger if self.ledger.is_sqlite else Ledger(f"sqlite:///{self.folder / 'index.db'}")
-        index: Index = EmbeddedIndex(store, self.ledger)
-        return index
+        index = EmbeddedIndex(store, self.ledger)
+        if index.needs_rebuild:
+            self._fill(index)
+        return cast("Index", index)
+
+    def _fill(self, index: EmbeddedIndex) -> None:
+        """The index is new and the ledger is not: the relay shows it everything, from the ledger's own vectors."""
+        from memline.outbox.reconcile import refill
+
+        number = refill(self.ledger, self.clock)
+        index.mark_rebuilt()
+        _log.warning("The index was empty and the ledger is not: %d objects were written to the outbox and are on their way.", number)
 
     @property
     def parts(self) -> Parts:
@@ -240,6 +255,42 @@ class House:
         return cast("Relay", self._once("_relay", lambda: Relay(self.ledger, self.index, self.clock, self.ids, limits)))
 
     @property
+    def reconciler(self) -> Reconciler:
+        from memline.outbox.reconcile import Reconciler
+
+        return cast("Reconciler", self._once("_reconciler", lambda: Reconciler(self.ledger, self.index, self.clock)))
+
+    def reconcile_turns(self) -> ReconcileTurns | None:
+        """New ones, for a process that is about to run; None where MEMLINE_RECONCILE_EVERY is 0."""
+        from memline.workers.reconcile_loop import ReconcileTurns
+
+        settings = self.settings
+        if not settings.reconcile_every:
+            return None
+        return ReconcileTurns(
+            self.reconciler, self.ledger, self.clock, self.ids.new(), every=settings.reconcile_every, budget=settings.reconcile_budget
+        )
+
+    @property
+    def pruner(self) -> Pruner:
+        return cast("Pruner", self._once("_pruner", self._build_pruner))
+
+    def _build_pruner(self) -> Pruner:
+        from memline.ledger.prune import Retention
+        from memline.workers.pruner import Pruner
+
+        settings = self.settings
+        keep = Retention(
+            payloads=timedelta(days=settings.keep_payloads),
+            failed=timedelta(days=settings.keep_failed),
+            keys=timedelta(days=settings.key_retention),
+            jobs=timedelta(days=settings.keep_jobs),
+        )
+        # the engine's thread runs turns, too: they wait no longer than that for it
+        budget = 10.0 if self.uses_redis else 0.2
+        return Pruner(self.ledger, self.clock, keep, every=settings.prune_every, budget=budget)
+
+    @property
     def searcher(self) -> Searcher:
         from memline.search.searcher import Searcher
 
@@ -257,7 +308,7 @@ class House:
         from memline.workers.engine import Engine
 
         def started() -> Engine:
-            engine = Engine(self.parts, self.relay)
+            engine = Engine(self.parts, self.relay, self.pruner, self.reconcile_turns())
             engine.start()
             return engine
 

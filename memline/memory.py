@@ -284,6 +284,11 @@ class Memory:
                 f"No turn {turn_id} was handed over in namespace {self.namespace}. Is it the id of a memory, or another namespace's?"
             )
         now = house.clock.now()
+        if now - handed_at >= timedelta(days=house.settings.keep_jobs):
+            raise UnknownReceipt(
+                f"Turn {turn_id} was handed over more than {house.settings.keep_jobs:g} days ago (MEMLINE_KEEP_JOBS), and no memory came "
+                "from it: what became of it is no longer kept."
+            )
         if now - handed_at <= timedelta(seconds=house.settings.order_wait):
             return ReceiptState(turn_id, Status.QUEUED)
         with house.ledger.write() as tx:
@@ -354,6 +359,8 @@ class Memory:
     def _check_open(self) -> None:
         if self._open.closed:
             raise Closed()
+        if not self._house.uses_redis:
+            _ = self._house.engine  # what an earlier process could not finish goes on now
 
     def _refuse_ids(self, call: str, unknown: Mapping[str, object]) -> None:
         for name in ID_KEYS:

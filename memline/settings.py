@@ -53,6 +53,17 @@ class Settings(BaseSettings):
     max_attempts: int = Field(6, ge=1, description="Tries before a job is failed.")
     model_timeout: float = Field(45.0, gt=0, description="Deadline of a model's call; must be shorter than the lease.")
     search_deadline: float = Field(2.0, gt=0, description="Deadline of a search.")
+    reconcile_every: float = Field(900.0, ge=0, description="How often the index is compared with the ledger and repaired. 0: never.")
+    reconcile_budget: float = Field(60.0, gt=0, description="How long one such turn takes at most; the next one goes on where it stopped.")
+    prune_every: float = Field(300.0, gt=0, description="How often what is over age is removed from the ledger.")
+    keep_payloads: float = Field(
+        7.0,
+        gt=0,
+        description="Days that a finished job keeps its messages and replies, and a lane messages that no memory came from.",
+    )
+    keep_failed: float = Field(30.0, gt=0, description="Days that a failed job keeps them, to be replayed.")
+    key_retention: float = Field(30.0, gt=0, description="Days that an idempotency key holds.")
+    keep_jobs: float = Field(90.0, gt=0, description="Days that a receipt is answered; one that a memory came from is answered longer.")
     exit_drain: float = Field(5.0, ge=0, description="How long a process that ends goes on with what it accepted.")
 
     def home_folder(self) -> Path:

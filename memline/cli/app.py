@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from memline.cli import demo, doctor, importing, jobs, memories, migrate, sim, spool, turns, worker
+from memline.cli import demo, doctor, importing, index, jobs, memories, migrate, reconcile, sim, spool, turns, verify, worker
 from memline.cli.chosen import Chosen
 from memline.cli.errors import Commands
 
@@ -34,7 +34,7 @@ def _version(asked: bool) -> None:
 
 @app.callback(
     epilog="Settings come from MEMLINE_* in the environment or a .env file. Exit codes: 0 done, 1 an error, 2 wrong usage, "
-    "3 not found, 4 doctor found something wrong, 130 interrupted."
+    "3 not found, 4 doctor found something wrong, 5 verify did, 130 interrupted."
 )
 def choose(
     context: typer.Context,
@@ -64,5 +64,8 @@ app.command("receipt", rich_help_panel=_USE)(turns.receipt)
 app.add_typer(jobs.app, name="jobs", rich_help_panel=_RUN)
 app.command("worker", rich_help_panel=_RUN)(worker.worker)
 app.add_typer(spool.app, name="spool", rich_help_panel=_RUN)
+app.command("verify", rich_help_panel=_RUN)(verify.verify)
+app.command("reconcile", rich_help_panel=_RUN)(reconcile.reconcile)
+app.add_typer(index.app, name="index", rich_help_panel=_RUN)
 app.command("migrate", rich_help_panel=_RUN)(migrate.migrate)
 app.command("sim", rich_help_panel=_RUN)(sim.sim)

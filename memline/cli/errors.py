@@ -9,7 +9,7 @@ from typer.core import TyperGroup
 
 from memline.contracts.errors import MemlineError, NotFound
 
-__all__ = ["EXIT_FAILED", "EXIT_INTERRUPTED", "EXIT_NOT_FOUND", "EXIT_UNHEALTHY", "Commands"]
+__all__ = ["EXIT_FAILED", "EXIT_INTERRUPTED", "EXIT_NOT_FOUND", "EXIT_UNHEALTHY", "EXIT_UNSOUND", "Commands"]
 
 #: An error of memline; what is wrong and what to do stand on stderr.
 EXIT_FAILED = 1
@@ -18,6 +18,8 @@ EXIT_FAILED = 1
 EXIT_NOT_FOUND = 3
 #: `doctor` found something that does not work.
 EXIT_UNHEALTHY = 4
+#: `verify` found a store that contradicts the committed set.
+EXIT_UNSOUND = 5
 #: Ctrl-C.
 EXIT_INTERRUPTED = 130
 

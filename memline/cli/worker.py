@@ -83,6 +83,8 @@ def _work(house: House, roles: Roles, log_level: LogLevel) -> None:
         redis_url=settings.redis_url.get_secret_value(),
         prefix=settings.redis_prefix,
         roles=roles,
+        pruner=house.pruner,
+        reconcile=house.reconcile_turns(),
         log_level=log_level.value.upper(),
     )
 

@@ -19,7 +19,7 @@ ENGLISH_STOP_WORDS = frozenset(
     """.split()
 )
 
-#: Chinese function words of one character; longer words are never dropped.
+#: Chinese function words: those of one character, and the words that ask. No other longer word is dropped.
 CHINESE_FUNCTION = frozenset(
     "的了是我你他她它们这那在和与或也都就还很又再着过吗呢吧啊呀嘛么有个把被让给对从到为以之其而且但并于所得地不没会要能可上下里中些什谁哪怎"
-)
+) | frozenset("什么 怎么 怎样 怎么样 哪里 哪儿 哪个 哪些 为什么 多少 几个 什么时候 是否".split())

@@ -20,6 +20,20 @@ COUNTERS = {
     "jobs_failed": "jobs that ended failed",
     "links_dropped": "links of the model to memories that it was not shown",
     "outbox_parked": "outbox rows set aside after too many failures",
+    "drift_missing": "objects that the index had lost",
+    "drift_stale": "objects that the index had in an older version",
+    "drift_changed": "objects that somebody had changed in the index",
+    "drift_orphaned": "objects in the index that the ledger never had",
+    "drift_resurrected": "objects in the index that the ledger had deleted",
+    "drift_repaired": "objects written to the outbox again by the reconciler",
+    "entries_too_new": "stream entries left for a newer worker",
+    "messages_too_new": "Celery messages put back for a newer worker",
+    "payloads_pruned": "finished jobs that lost what they carried, with their stage results and replies, by age",
+    "messages_pruned": "messages removed by age that no memory came from",
+    "jobs_pruned": "job rows removed by age that no memory names",
+    "keys_pruned": "idempotency keys removed by age",
+    "receipts_pruned": "receipts of repeated and lost turns removed by age",
+    "producers_pruned": "lanes forgotten by age of producers that fell silent",
 }
 
 

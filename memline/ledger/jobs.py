@@ -11,7 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Row
 
-from memline.contracts.errors import UnknownReceipt
+from memline.contracts.errors import JobFailed, UnknownReceipt
 from memline.contracts.receipt import Status
 from memline.contracts.scope import Scope
 from memline.contracts.turn import Message
@@ -146,10 +146,17 @@ def retry_job(tx: Connection, job_id: str, *, now: datetime) -> bool:
     # the lane before the job, as everybody does: two retries at once are one after the other
     tx.execute(sa.select(lanes.c.key).where(lanes.c.key == lane).with_for_update(key_share=True))
     row = tx.execute(
-        sa.select(jobs.c.no, jobs.c.lane, jobs.c.state, jobs.c.stage, jobs.c.finished_at).where(jobs.c.id == job_id).with_for_update()
+        sa.select(jobs.c.no, jobs.c.lane, jobs.c.state, jobs.c.stage, jobs.c.finished_at, jobs.c.messages.is_(sa.null()).label("bare"))
+        .where(jobs.c.id == job_id)
+        .with_for_update()
     ).one()
     if row.finished_at is None or row.stage == Stage.DONE or row.state in (Status.CANCELLED, Status.CONFLICT):
         return False
+    if row.bare:
+        raise JobFailed(
+            f"Job {job_id} failed longer ago than MEMLINE_KEEP_FAILED allows, and its messages are no longer kept: it can't be replayed. "
+            "Hand the turn over again."
+        )
     position = tx.execute(
         sa.update(lanes)
         .where(lanes.c.key == row.lane)

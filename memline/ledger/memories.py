@@ -172,20 +172,24 @@ def load_vectors(connection: Connection, nos: Iterable[int]) -> dict[int, bytes]
     return found
 
 
-def index_objects(connection: Connection, keys: Sequence[ObjectKey]) -> dict[ObjectKey, IndexObject]:
-    """What an index should hold under *keys*, from the rows as they are now. A key that is missing in the answer should not be there."""
+def index_objects(connection: Connection, keys: Sequence[ObjectKey], *, whole: bool = True) -> dict[ObjectKey, IndexObject]:
+    """What an index should hold under *keys*, from the rows as they are now. A key that is missing in the answer should not be there.
+
+    *whole* False leaves the vectors empty: enough to compare digests.
+    """
     found: dict[ObjectKey, IndexObject] = {}
-    by_id = {(key.kind, key.id): key for key in keys}
+    wanted = set(keys)
     for chunk in _chunks([key.id for key in keys if key.kind == "memory"]):
         query = (
             sa.select(
                 memories.c.no,
                 memories.c.id,
+                memories.c.namespace,
                 memories.c.version,
                 memories.c.user_id,
                 memories.c.agent_id,
                 memories.c.run_id,
-                vectors.c.vector,
+                vectors.c.vector if whole else _NO_VECTOR,
             )
             .join(vectors, vectors.c.memory_no == memories.c.no)
             .where(memories.c.id.in_(chunk), memories.c.state.in_(("live", "superseded")))
@@ -193,11 +197,15 @@ def index_objects(connection: Connection, keys: Sequence[ObjectKey]) -> dict[Obj
         rows = connection.execute(query).all()
         terms = _terms(connection, [row.no for row in rows])
         for row in rows:
-            key = by_id["memory", row.id]
+            key = ObjectKey("memory", row.namespace, row.id)
             found[key] = IndexObject(key, row.version, row.user_id, row.agent_id, row.run_id, terms.get(row.no, ()), bytes(row.vector))
     for chunk in _chunks([key.id for key in keys if key.kind == "entity"]):
-        found |= {by_id["entity", entity.key.id]: entity for entity in _entities(connection, chunk)}
-    return found
+        found |= {entity.key: entity for entity in _entities(connection, chunk, whole=whole)}
+    # an id that is asked for in another namespace than its own should not be there
+    return {key: each for key, each in found.items() if key in wanted}
+
+
+_NO_VECTOR = sa.literal(b"", sa.LargeBinary).label("vector")
 
 
 def _terms(connection: Connection, nos: Sequence[int]) -> Mapping[int, tuple[str, ...]]:
@@ -208,14 +216,14 @@ def _terms(connection: Connection, nos: Sequence[int]) -> Mapping[int, tuple[str
     return {no: tuple(sorted(terms)) for no, terms in found.items()}
 
 
-def _entities(connection: Connection, ids: Sequence[str]) -> list[IndexObject]:
+def _entities(connection: Connection, ids: Sequence[str], *, whole: bool) -> list[IndexObject]:
     query = (
         sa.select(
             entities.c.id,
             entities.c.namespace,
             entities.c.version,
             entities.c.norm,
-            entities.c.vector,
+            entities.c.vector if whole else _NO_VECTOR,
             lanes.c.user_id,
             lanes.c.agent_id,
             lanes.c.run_id,
@@ -244,10 +252,13 @@ def should_be_indexed(connection: Connection, kind: Kind, namespace: str, *, aft
     return list(connection.execute(query).scalars())
 
 
-def ids_ever_known(connection: Connection, ids: Sequence[str]) -> set[str]:
-    """Those of *ids* that are or were memories of this ledger."""
+def ids_ever_known(connection: Connection, ids: Sequence[str], *, namespace: str) -> set[str]:
+    """Those of *ids* that are or were memories of a namespace."""
     return {
-        found for chunk in _chunks(ids) for found in connection.execute(sa.select(memories.c.id).where(memories.c.id.in_(chunk))).scalars()
+        row.id
+        for chunk in _chunks(ids)
+        for row in connection.execute(sa.select(memories.c.id, memories.c.namespace).where(memories.c.id.in_(chunk)))
+        if row.namespace == namespace
     }
 
 

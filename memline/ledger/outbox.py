@@ -53,7 +53,14 @@ def enqueue(tx: Connection, kind: Kind, namespace_by_id: Mapping[str, tuple[str,
     tx.execute(
         statement.on_conflict_do_update(
             index_elements=["kind", "object_id"],
-            set_={"version": new.version, "next_at": next_at, "attempts": 0, "parked": sa.false(), "error": None},
+            set_={
+                "namespace": new.namespace,
+                "version": new.version,
+                "next_at": next_at,
+                "attempts": 0,
+                "parked": sa.false(),
+                "error": None,
+            },
         ),
         [
             {"kind": kind, "object_id": object_id, "namespace": namespace, "version": version, "queued_at": now, "next_at": now}
@@ -181,12 +188,10 @@ def _by_kind(keys: Iterable[ObjectKey]) -> list[sa.ColumnElement[bool]]:
 
 
 def pending_objects(connection: Connection, keys: Sequence[ObjectKey]) -> set[ObjectKey]:
-    """Those of *keys* that the index still has to be shown."""
+    """Those of *keys* that the index is going to be shown; what was set aside is not among them."""
+    wanted = set(keys)
     found: set[ObjectKey] = set()
-    for start in range(0, len(keys), 400):
-        chunk = {(key.kind, key.id): key for key in keys[start : start + 400]}
-        rows = connection.execute(
-            sa.select(outbox.c.kind, outbox.c.object_id).where(sa.tuple_(outbox.c.kind, outbox.c.object_id).in_(list(chunk)))
-        )
-        found |= {chunk[row.kind, row.object_id] for row in rows}
-    return found
+    for which in _by_kind(keys):
+        rows = connection.execute(sa.select(outbox.c.kind, outbox.c.namespace, outbox.c.object_id).where(which, sa.not_(outbox.c.parked)))
+        found |= {ObjectKey(row.kind, row.namespace, row.object_id) for row in rows}
+    return found & wanted

@@ -1,14 +1,15 @@
 """Walks the ledger and the index side by side, in id order, and says where they differ. Memory is bounded by one page of each.
 
-What looks different is looked at a second time: the ledger's row, the outbox, then the index again. So a difference that a write
-under way explains is lag, and never drift.
+What looks different is looked at a second time: the ledger's row, the outbox, the index, and the ledger's version again. So what a
+write under way explains is lag, and never drift, however the reads and the write fall in time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import islice
 
 from sqlalchemy.engine import Connection
 
@@ -18,7 +19,9 @@ from memline.ledger.outbox import pending_objects
 from memline.ledger.session import Ledger
 from memline.search.index.port import Index, IndexState
 
-__all__ = ["Difference", "Drift", "compare", "namespaces_of"]
+__all__ = ["KINDS", "PAGE", "Difference", "Drift", "compare", "namespaces_of"]
+
+KINDS: tuple[Kind, ...] = ("memory", "entity")
 
 #: Objects of each side that are in memory at a time.
 PAGE = 500
@@ -29,9 +32,9 @@ class Drift(StrEnum):
 
     MISSING = "missing"  # the ledger has it, the index does not
     STALE = "stale"  # the index has an older version
-    CHANGED = "changed"  # the same version, another content
-    ORPHANED = "orphaned"  # the ledger never had it
-    RESURRECTED = "resurrected"  # the ledger has deleted it
+    CHANGED = "changed"  # the same version (or one that never was), another content
+    ORPHANED = "orphaned"  # the ledger never had it in this namespace
+    RESURRECTED = "resurrected"  # the ledger has deleted it (an entity that is gone leaves no trace: it is orphaned)
     LAG = "lag"  # one of the above, and the outbox knows: no drift
 
 
@@ -49,27 +52,20 @@ def compare(ledger: Ledger, index: Index, kind: Kind, namespace: str, *, after: 
 
     *deep*: vectors too. *after*: where to go on.
     """
-    states = index.walk(kind, namespace, after=after, limit=PAGE, vectors=deep)
-    state = next(states, None)
     while True:
         with ledger.read() as connection:
             ids = should_be_indexed(connection, kind, namespace, after=after, limit=PAGE)
-            wanted = index_objects(connection, [ObjectKey(kind, namespace, object_id) for object_id in ids])
-        last = ids[-1] if len(ids) == PAGE else None
-        seen: dict[ObjectKey, IndexState] = {}
-        while state is not None and (last is None or state.key.id <= last):
-            seen[state.key] = state
-            state = next(states, None)
-            if len(seen) >= PAGE and last is None:
-                break
-        else:
-            if last is None:
-                yield from _second_look(ledger, index, [*wanted, *seen], wanted, seen, deep=deep)
-                return
-        # Where the ledger's page is the last one and the index goes on, its page ends this round.
-        upto = last or max(key.id for key in seen)
-        part = {key: found for key, found in wanted.items() if key.id <= upto}
-        yield from _second_look(ledger, index, [*part, *seen], part, seen, deep=deep)
+        states = list(islice(index.walk(kind, namespace, after=after, limit=PAGE, vectors=deep), PAGE))
+        # A full page says nothing of what comes behind it: both sides are compared up to where both are known.
+        ends = [page[-1] for page in (ids, [state.key.id for state in states]) if len(page) == PAGE]
+        upto = min(ends) if ends else None
+        keys = [ObjectKey(kind, namespace, object_id) for object_id in ids if upto is None or object_id <= upto]
+        seen = {state.key: state for state in states if upto is None or state.key.id <= upto}
+        with ledger.read() as connection:
+            wanted = index_objects(connection, keys, whole=deep)
+        yield from _second_look(ledger, index, [key for key in {**wanted, **seen} if _differs(wanted, seen, key, deep=deep)], deep=deep)
+        if upto is None:
+            return
         yield upto
         after = upto
 
@@ -80,47 +76,49 @@ def namespaces_of(ledger: Ledger, index: Index) -> list[str]:
         return sorted({*namespaces_with_lanes(connection), *index.namespaces()})
 
 
-def _second_look(
-    ledger: Ledger,
-    index: Index,
-    keys: Sequence[ObjectKey],
-    wanted: dict[ObjectKey, IndexObject],
-    seen: dict[ObjectKey, IndexState],
-    *,
-    deep: bool,
-) -> Iterator[Difference]:
-    suspects = [key for key in dict.fromkeys(keys) if _differs(wanted.get(key), seen.get(key), deep=deep)]
+def _second_look(ledger: Ledger, index: Index, suspects: Sequence[ObjectKey], *, deep: bool) -> Iterator[Difference]:
+    """What of *suspects* differs.
+
+    Where the ledger has one version before and after the index was read, and the outbox between them did not wait for the object, the
+    index was told of that version before it was read: a difference is drift. In any other order of reads a write could slip through.
+    """
     if not suspects:
         return
     with ledger.read() as connection:
-        now_wanted = index_objects(connection, suspects)
+        before = index_objects(connection, suspects, whole=deep)
+    with ledger.read() as connection:
         pending = pending_objects(connection, suspects)
+    seen = index.look(suspects, vectors=deep)
+    with ledger.read() as connection:
+        now = index_objects(connection, suspects, whole=deep)
         known = _known(connection, suspects)
-    now_seen = index.look(suspects, vectors=deep)
     for key in sorted(suspects, key=lambda key: key.id):
-        drift = _differs(now_wanted.get(key), now_seen.get(key), deep=deep)
+        drift = _differs(now, seen, key, deep=deep)
         if drift is None:
             continue
         if drift is Drift.ORPHANED and key in known:
             drift = Drift.RESURRECTED
-        version = now_wanted[key].version if key in now_wanted else 0
-        yield Difference(key, Drift.LAG if key in pending else drift, version)
+        version = now[key].version if key in now else 0
+        moved = (before[key].version if key in before else 0) != version
+        yield Difference(key, Drift.LAG if moved or key in pending else drift, version)
 
 
-def _differs(wanted: IndexObject | None, seen: IndexState | None, *, deep: bool) -> Drift | None:
-    if wanted is None:
-        return None if seen is None else Drift.ORPHANED
-    if seen is None:
+def _differs(wanted: Mapping[ObjectKey, IndexObject], seen: Mapping[ObjectKey, IndexState], key: ObjectKey, *, deep: bool) -> Drift | None:
+    should, is_there = wanted.get(key), seen.get(key)
+    if should is None:
+        return None if is_there is None else Drift.ORPHANED
+    if is_there is None:
         return Drift.MISSING
-    if seen.version < wanted.version:
+    if is_there.version < should.version:
         return Drift.STALE
-    if seen.version != wanted.version or seen.digest != wanted.digest:
+    if is_there.version != should.version or is_there.digest != should.digest:
         return Drift.CHANGED
-    if deep and seen.vector_digest != wanted.vector_digest:
+    if deep and is_there.vector_digest != should.vector_digest:
         return Drift.CHANGED
     return None
 
 
 def _known(connection: Connection, keys: Sequence[ObjectKey]) -> set[ObjectKey]:
-    ids = ids_ever_known(connection, [key.id for key in keys if key.kind == "memory"])
+    """Those of *keys* that were memories of their namespace."""
+    ids = ids_ever_known(connection, [key.id for key in keys if key.kind == "memory"], namespace=keys[0].namespace)
     return {key for key in keys if key.id in ids}

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from memline.ledger.audit import CHECKS, violations
+from memline.ledger.audit_rows import recomputed
 from memline.ledger.session import Ledger
-from memline.outbox.compare import Difference, Drift, compare, namespaces_of
-from memline.outbox.reconcile import KINDS
+from memline.outbox.compare import KINDS, Difference, Drift, compare, namespaces_of
 from memline.search.index.port import Index
 
 __all__ = ["Report", "verify"]
@@ -18,7 +18,7 @@ __all__ = ["Report", "verify"]
 EXAMPLES = 10
 
 
-@dataclass
+@dataclass(slots=True)
 class Report:
     """What a verification found. `sound`: nothing but lag."""
 
@@ -26,6 +26,7 @@ class Report:
     examples: dict[tuple[str, str], list[str]] = field(default_factory=dict)
     #: (store, problem) -> how many.
     counts: dict[tuple[str, str], int] = field(default_factory=dict)
+    #: Objects that the index has not been shown yet, and that wait in the outbox.
     lag: int = 0
 
     @property
@@ -46,14 +47,32 @@ class Report:
         return {"sound": self.sound, "findings": findings, "lag": self.lag}
 
 
-def verify(ledger: Ledger, index: Index, *, deep: bool = False, namespaces: Sequence[str] | None = None, limit: int = 10_000) -> Report:
-    """Checks the ledger against itself and the index against the ledger; *deep*: every vector, too. Counts stop at *limit* a check."""
+def verify(
+    ledger: Ledger,
+    index: Index,
+    *,
+    deep: bool = False,
+    namespaces: Sequence[str] | None = None,
+    limit: int = 10_000,
+    told: Callable[[str], None] = lambda what: None,
+) -> Report:
+    """Checks the ledger against itself and the index against the ledger. Nothing is changed; writers may go on.
+
+    *deep*: every vector is read and compared, too. *namespaces*: the index is compared in these only; the ledger is checked whole.
+    A check of the ledger stops at *limit* findings. *told* is called with what is looked at next.
+    Raises ServiceUnavailable where a side does not answer.
+    """
     report = Report()
     for check in CHECKS:
+        told(check.store)
         with ledger.read() as connection:
-            for object_id in violations(connection, check, limit=limit):
-                report.add(check.store, check.problem, object_id)
+            for found in violations(connection, check, limit=limit):
+                report.add(found.store, found.problem, found.id)
+    told("texts and turns")
+    for found in recomputed(ledger, deep=deep, limit=limit):
+        report.add(found.store, found.problem, found.id)
     for namespace in namespaces_of(ledger, index) if namespaces is None else namespaces:
+        told(f"index, namespace {namespace}")
         for kind in KINDS:
             for step in compare(ledger, index, kind, namespace, deep=deep):
                 if not isinstance(step, Difference):

@@ -19,6 +19,21 @@ __all__ = ["NEEDED_POLICY", "Entry", "TurnStream", "was_refused"]
 NEEDED_POLICY = "noeviction"
 
 _PAGE = 500
+
+#: In one step: a consumer that read something in between would lose it with its name.
+_FORGET_CONSUMERS = """
+local gone = 0
+for _, fields in ipairs(redis.call('XINFO', 'CONSUMERS', KEYS[1], ARGV[1])) do
+    local told = {}
+    for i = 1, #fields, 2 do told[fields[i]] = fields[i + 1] end
+    if told['pending'] == 0 and told['idle'] >= tonumber(ARGV[2]) then
+        redis.call('XGROUP', 'DELCONSUMER', KEYS[1], ARGV[1], told['name'])
+        gone = gone + 1
+    end
+end
+return gone
+"""
+
 _VERSION = re.compile(r'\{"v":(\d+)[,}]')
 
 
@@ -155,10 +170,13 @@ class TurnStream:
         answer = self._with_group(ask)
         return [entry for _, raw in cast("Sequence[Any]", answer or ()) for entry in self._entries(raw)]
 
-    def claim_idle(self, consumer: str, *, min_idle_ms: int, count: int = 100) -> list[Entry]:
-        """Take over up to *count* entries that some consumer read at least *min_idle_ms* ago and did not finish."""
+    def claim_idle(self, consumer: str, *, min_idle_ms: int, count: int = 100, after: str = "") -> list[Entry]:
+        """Take over up to *count* entries that some consumer read at least *min_idle_ms* ago and did not finish.
+
+        *after*: the id of an entry; those up to it are passed over.
+        """
         found: list[Entry] = []
-        start = "0-0"
+        start = f"({after}" if after else "0-0"
 
         def page() -> Any:
             with self._translated():
@@ -199,6 +217,31 @@ class TurnStream:
 
         self._ask(move)
         self.done(ids)
+
+    def leave(self, consumer: str, entry_ids: Iterable[str], *, idle_ms: int) -> int:
+        """Leave entries that *consumer* has unfinished, as if it had them for *idle_ms*; how many of them nobody had left before.
+
+        So a newer worker may claim them at its next look, instead of waiting behind an older one that claims them again and again.
+        Which ones were left is remembered in a set that Redis forgets 30 days after the last of them.
+        """
+        ids = list(entry_ids)
+        if not ids:
+            return 0
+        left = f"{self.key}:too_new"
+
+        def leave(client: Any) -> Any:
+            with client.pipeline(transaction=True) as pipe:
+                pipe.sadd(left, *ids)
+                pipe.expire(left, 30 * 86400)
+                pipe.xclaim(self.key, self.group, consumer, 0, ids, idle=idle_ms, justid=True)
+                return pipe.execute()
+
+        return int(self._ask(leave)[0])
+
+    def forget_consumers(self, *, idle_ms: int) -> int:
+        """Forget consumers that have nothing unfinished and were silent for *idle_ms*: each worker that ever started is one."""
+        forget = lambda client: client.eval(_FORGET_CONSUMERS, 1, self.key, self.group, idle_ms)  # noqa: E731
+        return int(self._with_group(lambda: self._ask(forget)))
 
     def pending_count(self) -> int:
         """How many entries were read and not finished."""

@@ -34,6 +34,8 @@ class Surroundings:
     places: NDArray[np.int64]
     low: NDArray[np.intp]
     high: NDArray[np.intp]
+    #: Extracted facts, whose neighbourhood is themselves.
+    alone: NDArray[np.bool_]
     #: Index by ledger number.
     row_of: Mapping[int, int]
 
@@ -50,13 +52,13 @@ class Surroundings:
 def spans_around(nominees: Iterable[CandidateRow], leaders: Iterable[CandidateRow]) -> dict[str, list[tuple[int, int]]]:
     """Stretches of places by lane, none overlapping another, that hold all that these rows are scored by.
 
-    Of *nominees* the neighbourhood; of *leaders* the neighbours' neighbourhoods, too.
+    Of *nominees* the neighbourhood; of *leaders* the neighbours' neighbourhoods, too. An extracted fact has none.
     """
     reach: dict[str, dict[int, int]] = {}
-    for row in nominees:
-        reach.setdefault(row.lane, {})[row.place] = REACH
-    for row in leaders:
-        reach.setdefault(row.lane, {})[row.place] = 2 * REACH
+    for rows, far in ((nominees, REACH), (leaders, 2 * REACH)):
+        for row in rows:
+            if row.verbatim:
+                reach.setdefault(row.lane, {})[row.place] = far
     spans: dict[str, list[tuple[int, int]]] = {}
     for lane, places in reach.items():
         merged: list[tuple[int, int]] = []
@@ -80,11 +82,14 @@ def surroundings_of(nominees: Sequence[CandidateRow], near: Sequence[CandidateRo
     numbers: dict[str, int] = {}
     lanes = np.array([numbers.setdefault(row.lane, len(numbers)) for row in seen], np.int64)
     low, high = np.arange(count), np.arange(count) + 1
+    # an extracted fact stands by itself: nothing said next to it is its context, nor is it nominated for it
+    alone = np.array([not row.verbatim for row in seen], np.bool_)
     for step in range(1, min(REACH + 1, count)):
         near_by = (lanes[step:] == lanes[:-step]) & (places[step:] - places[:-step] <= REACH)
         low[step:][near_by] -= 1
         high[:-step][near_by] += 1
-    return Surroundings(seen, places, low, high, {row.no: index for index, row in enumerate(seen)})
+    low[alone], high[alone] = np.flatnonzero(alone), np.flatnonzero(alone) + 1
+    return Surroundings(seen, places, low, high, alone, {row.no: index for index, row in enumerate(seen)})
 
 
 def arrays_of(
@@ -116,6 +121,7 @@ def arrays_of(
         mean_length=statistics.mean_length,
         low=around.low,
         high=around.high,
+        alone=around.alone,
         places=around.places,
         vectors=None if question.vector is None else _vectors(connection, rows, len(question.vector), recalled),
         query_vector=question.vector,

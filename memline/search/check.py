@@ -7,7 +7,7 @@ import math
 from memline.contracts.errors import InvalidInput, InvalidMessage
 from memline.contracts.turn import check_text
 
-__all__ = ["MAX_QUERY", "MAX_TOP_K", "check_query", "check_threshold", "check_top_k"]
+__all__ = ["MAX_QUERY", "MAX_TOP_K", "check_limit", "check_query", "check_threshold", "check_top_k"]
 
 #: Longest query, in bytes of UTF-8.
 MAX_QUERY = 1 << 20
@@ -37,6 +37,15 @@ def check_top_k(value: object) -> int:
         raise InvalidInput(f"top_k must be a whole number, not {type(value).__name__}.")
     if not 0 <= value <= MAX_TOP_K:
         raise InvalidInput(f"top_k must lie between 0 and {MAX_TOP_K}, not {_shown(value)}. To list a whole scope use get_all().")
+    return value
+
+
+def check_limit(value: object) -> int:
+    """*value* as a number of listed memories, 0 or more; raises InvalidInput."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidInput(f"top_k must be a whole number, not {type(value).__name__}.")
+    if value < 0:
+        raise InvalidInput(f"top_k must be 0 or more, not {_shown(value)}.")
     return value
 
 

@@ -53,9 +53,10 @@ def why(hit: Hit) -> str:
         found.append((signals["answers"].weighted, "answers a question about it"))
     if signals["time_words"].raw > 0:
         found.append((signals["time_words"].weighted, "says when"))
-    near = max(signals["meaning_near"].weighted, signals["words_near"].weighted)
-    if not found or (near > 0 and len(found) < 2):
+    if hit.row.verbatim and len(found) < 2 and (near := max(signals["meaning_near"].weighted, signals["words_near"].weighted)) > 0.5:
         found.append((0.5 * near, "said next to what matches"))
+    if not found:
+        found.append((0.0, f"distantly alike ({signals['meaning'].raw:.2f})"))
     reasons = [text for _, text in sorted(found, key=lambda reason: -reason[0])[:3]]
     if hit.row.superseded_by is not None:
         reasons.append("superseded by a newer one")

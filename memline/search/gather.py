@@ -128,7 +128,7 @@ def gather(ledger: Ledger, index: Index, asked: Asked, phases: Phases) -> Gather
         with phases.of("nominate"):
             new = legs.go(asked.depth * DEEPER**go)
             if go == 0 and not legs.index_down:
-                near, up = near_entities(index, asked.namespace, asked.filter.scopes, question.entity_vectors)
+                near, up = near_entities(index, asked.namespace, asked.filter.scopes, question.names_to_compare)
                 legs.index_down = not up
         with phases.of("read"), ledger.read() as connection:
             taken |= {row.id: row for row in candidates_by_id(connection, asked.namespace, new, asked.reading)}

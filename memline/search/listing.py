@@ -7,7 +7,7 @@ from datetime import datetime
 from memline.contracts.filters import Filter
 from memline.ledger.memories import MemoryRow, list_memories
 from memline.ledger.session import Ledger
-from memline.search.check import check_top_k
+from memline.search.check import check_limit
 from memline.search.rows import filter_view
 
 __all__ = ["list_matching"]
@@ -19,7 +19,7 @@ def list_matching(
     ledger: Ledger, namespace: str, wanted: Filter, *, top_k: int, show_expired: bool, now: datetime, show_superseded: bool = False
 ) -> list[MemoryRow]:
     """The first *top_k* live memories that *wanted* matches; raises InvalidInput for a bad *top_k*."""
-    limit = check_top_k(top_k)
+    limit = check_limit(top_k)
     states = ["live"] + ["expired"] * show_expired + ["superseded"] * show_superseded
     found: list[MemoryRow] = []
     after = 0

@@ -58,6 +58,12 @@ class Question:
     months: frozenset[int]
     years: frozenset[int]
 
+    @property
+    def names_to_compare(self) -> list[NDArray[np.float32]]:
+        """Vectors of the entities that a similar name may stand for; a code is itself or nothing."""
+        pairs = zip(self.entities, self.entity_vectors, strict=False)
+        return [vector for mention, vector in pairs if mention.type != "IDENTIFIER"]
+
 
 def question_of(text: str, analysis: Analysis, vectors: NDArray[np.float32] | None) -> Question:
     """*vectors*: one of the text, then one an entity (of `first_entities`)."""

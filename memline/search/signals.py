@@ -1,12 +1,15 @@
 """The signals of a candidate: what speaks for it and against it, each between 0 and 1, found without a look at other results.
 
+What was said next to a verbatim memory is its context: a turn of talk is half of what it means. An extracted fact is made to stand
+by itself, so its neighbourhood is the fact alone.
+
 `measure` is a pure function of arrays. The same candidate has the same signals whatever else was nominated.
 
 | signal | what it says |
 |---|---|
 | meaning | cosine of question and memory |
 | meaning_run | cosine of the question and the mean of the memory and what the two turns before it left |
-| meaning_near | best cosine among the memories next to it, one turn each side |
+| meaning_near | best cosine among the memories next to it, one turn each side; of a fact its own |
 | words | BM25 of the memory, x / (x + 10) |
 | coverage | share of the question's words in it, by idf |
 | words_near | BM25 of the memory and three neighbours each side taken as one text, as a share of the most it could be |
@@ -59,8 +62,9 @@ BY_WORDS = frozenset({"words", "coverage", "words_near", "answers", "code"})
 
 #: The BM25 that counts half.
 SATURATION = 10.0
-#: Memories without the term that every owner is credited with: in a scope of five memories each word would seem common.
-PRIOR = 100
+#: Memories that every owner is credited with, and how many real ones it takes to believe what share of them holds a term: in a scope
+#: of five memories each word would seem common, and every word that is not there infinitely rare.
+PRIOR, BELIEF = 100.0, 10.0
 
 Floats = NDArray[np.float64]
 
@@ -82,6 +86,8 @@ class Arrays:
     #: (n,) and (n,): first and, exclusive, last row of what lies within three turns and three memories; the row among them.
     low: NDArray[np.intp]
     high: NDArray[np.intp]
+    #: (n,): it stands by itself: its neighbourhood is itself.
+    alone: NDArray[np.bool_]
     #: (n,): number of the turn in its lane.
     places: NDArray[np.int64]
     #: (n, d) unit vectors, and the question's (d,); None without an embedder.
@@ -98,9 +104,14 @@ class Arrays:
 
 
 def idf(frequency: NDArray[np.float64], live: int) -> Floats:
-    """ln(1 + (N - n + 0.5) / (n + 0.5)) with `PRIOR` memories more than there are."""
-    total = np.maximum(live, frequency) + PRIOR
-    return np.asarray(np.log(1 + (total - frequency + 0.5) / (frequency + 0.5)), np.float64)
+    """ln(1 + (N - n + 0.5) / (n + 0.5)), with `PRIOR` memories more than there are, of which some hold the term, too.
+
+    A term that no memory holds is worth what one that a single memory holds is.
+    """
+    frequency = np.maximum(frequency, 1.0)
+    there = np.maximum(float(live), frequency)
+    held = frequency + PRIOR * frequency / (there + BELIEF)
+    return np.asarray(np.log(1 + (there + PRIOR - held + 0.5) / (held + 0.5)), np.float64)
 
 
 def measure(arrays: Arrays) -> Floats:
@@ -172,7 +183,7 @@ def _by_meaning(arrays: Arrays) -> dict[str, Floats]:
             inside = (other >= arrays.low) & (other < arrays.high)
             inside[inside] = np.abs(arrays.places[other[inside]] - arrays.places[inside]) <= 1
             best[inside] = np.maximum(best[inside], cosine[other[inside]])
-    return {"meaning": cosine, "meaning_run": _run(arrays, arrays.vectors, raw), "meaning_near": best}
+    return {"meaning": cosine, "meaning_run": _run(arrays, arrays.vectors, raw), "meaning_near": np.where(arrays.alone, cosine, best)}
 
 
 def _run(arrays: Arrays, vectors: NDArray[np.float32], raw: Floats) -> Floats:

@@ -14,6 +14,7 @@ from memline.contracts.errors import MemlineError, ServiceUnavailable, UnknownWi
 from memline.contracts.turn import Turn
 from memline.ledger.accept import accept_turns
 from memline.ledger.claim import claim
+from memline.ledger.counters import count
 from memline.pipeline.parts import Parts, Send
 
 __all__ = ["AcceptLoop", "Entries", "StreamEntry"]
@@ -36,11 +37,13 @@ class Entries(Protocol):
 
     def read(self, consumer: str, *, count: int, block_ms: int) -> Sequence[StreamEntry]: ...
 
-    def claim_idle(self, consumer: str, *, min_idle_ms: int, count: int) -> Sequence[StreamEntry]: ...
+    def claim_idle(self, consumer: str, *, min_idle_ms: int, count: int, after: str) -> Sequence[StreamEntry]: ...
 
     def done(self, entry_ids: Sequence[str]) -> None: ...
 
     def set_aside(self, entry_ids: Sequence[str]) -> None: ...
+
+    def leave(self, consumer: str, entry_ids: Sequence[str], *, idle_ms: int) -> int: ...
 
 
 class AcceptLoop:
@@ -53,10 +56,13 @@ class AcceptLoop:
         self._consumer = consumer
         self._count = count
         self._next_claim = parts.clock.now()
+        self._claim_after = ""
+        self._uncounted = 0
 
     def run_once(self, block_ms: int = 1000) -> int:
         """One round: waits at most *block_ms* for entries; returns how many turns it accepted."""
-        entries = [*self._stranded(), *self._stream.read(self._consumer, count=self._count, block_ms=block_ms)]
+        stranded = self._stranded()
+        entries = [*stranded, *self._stream.read(self._consumer, count=self._count, block_ms=0 if stranded else block_ms)]
         return self._accept(entries) if entries else 0
 
     def _stranded(self) -> Sequence[StreamEntry]:
@@ -64,27 +70,49 @@ class AcceptLoop:
         now = self._parts.clock.now()
         if now < self._next_claim:
             return ()
-        idle = self._parts.order_wait / 6  # found at the latest after this and one more of it: a third of order_wait
-        self._next_claim = now + timedelta(seconds=idle)
-        return self._stream.claim_idle(self._consumer, min_idle_ms=int(idle * 1000), count=self._count)
+        found = self._stream.claim_idle(self._consumer, min_idle_ms=self._idle_ms, count=self._count, after=self._claim_after)
+        if len(found) >= self._count:
+            self._claim_after = found[-1].id  # the next round goes on behind them, so that those left below hide nothing
+        else:
+            self._claim_after, self._next_claim = "", now + timedelta(milliseconds=self._idle_ms)
+        return found
+
+    @property
+    def _idle_ms(self) -> int:
+        # a stranded entry is found at the latest after this and one more of it: a third of order_wait
+        return int(self._parts.order_wait * 1000 / 6)
 
     def _accept(self, entries: Sequence[StreamEntry]) -> int:
         turns: list[Turn] = []
         done: list[str] = []
         unreadable: list[str] = []
+        too_new: list[str] = []
         for entry in entries:
             try:
                 turns.append(Turn.from_wire(entry.wire or b""))
                 done.append(entry.id)
-            except UnknownWireVersion as error:
-                # It stays unacknowledged, for a newer worker to claim.
-                _log.warning("entry %s left: %s", entry.id, error)
+            except UnknownWireVersion:
+                too_new.append(entry.id)
             except (ValueError, LookupError, TypeError, AttributeError, RecursionError, MemlineError) as error:
                 _log.error("entry %s is not a turn (%s) and was set aside", entry.id, type(error).__name__)
                 unreadable.append(entry.id)
         if unreadable:
             self._stream.set_aside(unreadable)
-        return self._write(turns, done) if turns else 0
+        accepted = self._write(turns, done) if turns else 0
+        if too_new:
+            self._leave(too_new)
+        return accepted
+
+    def _leave(self, entry_ids: Sequence[str]) -> None:
+        """Leaves entries unacknowledged, for a newer worker; this one looks at them again with what is stranded. Each is counted once."""
+        met = self._stream.leave(self._consumer, entry_ids, idle_ms=self._idle_ms)
+        if met:
+            _log.warning("%d entries were written by a newer memline and are left for a newer worker: upgrade this one.", met)
+        self._uncounted += met
+        if self._uncounted:
+            with self._parts.ledger.write() as tx:
+                count(tx, "entries_too_new", self._uncounted)
+            self._uncounted = 0
 
     def _write(self, turns: Sequence[Turn], entry_ids: Sequence[str]) -> int:
         """Accepts turns, then finishes their entries. One that the ledger can't take is set aside, the others are not held up by it."""

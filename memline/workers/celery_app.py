@@ -10,11 +10,19 @@ from memline.contracts.errors import ServiceUnavailable
 from memline.ledger.jobs import STAGES, Stage
 from memline.ledger.leases import Lease
 
-__all__ = ["CelerySend", "make_app", "queue_of", "task_name"]
+__all__ = ["MESSAGE_VERSION", "VERSION_HEADER", "CelerySend", "make_app", "queue_of", "task_name"]
 
 #: Seconds after which Redis gives an unacknowledged message to another worker. The lease is shorter: by then the message is stale
 #: and dropped, and the sweep has long retried the jobs.
 VISIBILITY_TIMEOUT = 600
+
+#: Version of a Celery message, in a header of its own, which a memline that knows none ignores. A message without one is version 1.
+MESSAGE_VERSION = 1
+VERSION_HEADER = "memline_v"
+
+#: A message of a newer memline goes back to its queue for so many seconds, so many times; then it is dropped. It only wakes: the sweep
+#: sends a batch that nobody took again.
+TOO_NEW_DELAY, TOO_NEW_TRIES = 5, 12
 
 RunStage = Callable[[Stage, str, int], Lease | None]
 
@@ -29,8 +37,11 @@ def queue_of(stage: Stage) -> str:
     return f"memline.{stage.value}"
 
 
-def make_app(redis_url: str, *, prefix: str, run: RunStage | None = None) -> Any:
-    """A Celery app on *redis_url*; with *run*, one that can work, without it, one that can only send."""
+def make_app(redis_url: str, *, prefix: str, run: RunStage | None = None, too_new: Callable[[], None] = lambda: None) -> Any:
+    """A Celery app on *redis_url*; with *run*, one that can work, without it, one that can only send.
+
+    *too_new* is called once for each message that a newer memline wrote.
+    """
     from celery import Celery
     from kombu.entity import Exchange, Queue
 
@@ -69,15 +80,25 @@ def make_app(redis_url: str, *, prefix: str, run: RunStage | None = None) -> Any
         enable_utc=True,
         timezone="UTC",
     )
-    for stage in STAGES if run is not None else ():
-        _register(app, stage, run)
+    if run is not None:
+        for stage in STAGES:
+            _register(app, stage, run, too_new)
     return app
 
 
-def _register(app: Any, stage: Stage, run: RunStage | None) -> None:
-    @app.task(bind=True, name=task_name(stage), max_retries=3)
-    def _run(self: Any, lease_id: str, epoch: int) -> None:
-        if run is not None and run(stage, lease_id, epoch) is None:
+def _register(app: Any, stage: Stage, run: RunStage, too_new: Callable[[], None]) -> None:
+    # not shared: an application may have a Celery of its own, and a second app here has a `run` of its own
+    @app.task(bind=True, name=task_name(stage), max_retries=TOO_NEW_TRIES, shared=False)
+    def _run(self: Any, *args: Any, **_newer: Any) -> None:
+        if (self.request.headers or {}).get(VERSION_HEADER, 1) > MESSAGE_VERSION:
+            if self.request.retries == 0:
+                too_new()
+            if self.request.retries < TOO_NEW_TRIES:
+                raise self.retry(countdown=TOO_NEW_DELAY)
+            self.request.chain = None
+            return
+        lease_id, epoch = args
+        if run(stage, lease_id, epoch) is None:
             self.request.chain = None  # nothing to go on with: the batch ended, was divided, or is somebody else's
 
 
@@ -93,7 +114,12 @@ class CelerySend:
 
         for lease in leases:
             left = STAGES[STAGES.index(lease.stage) :]
-            signatures = [self._app.signature(task_name(stage), args=(lease.id, lease.epoch), immutable=True) for stage in left]
+            signatures = [
+                self._app.signature(
+                    task_name(stage), args=(lease.id, lease.epoch), immutable=True, headers={VERSION_HEADER: MESSAGE_VERSION}
+                )
+                for stage in left
+            ]
             try:
                 failpoints.hit("dispatch.before_send")
                 chain(*signatures, app=self._app).apply_async(retry=False)

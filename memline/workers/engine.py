@@ -17,6 +17,9 @@ from memline.ledger.leases import Lease
 from memline.outbox.relay import Relay
 from memline.pipeline.parts import Parts
 from memline.pipeline.runner import claim_and_send, give_back_waiting, run_through
+from memline.workers.loops import Loop
+from memline.workers.pruner import Pruner
+from memline.workers.reconcile_loop import LOOK_EVERY, ReconcileTurns
 from memline.workers.sweep import SWEEP_EVERY, sweep_once
 
 __all__ = ["Engine"]
@@ -27,9 +30,13 @@ _log = logging.getLogger("memline.engine")
 class Engine:
     """Runs what was accepted, in one thread, until it is stopped."""
 
-    def __init__(self, parts: Parts, relay: Relay) -> None:
+    def __init__(self, parts: Parts, relay: Relay, pruner: Pruner | None = None, reconcile: ReconcileTurns | None = None) -> None:
         self._parts = parts
         self._relay = relay
+        self._pruner = pruner
+        self._reconcile = reconcile
+        # a thread of its own: turns do not wait while a million objects are compared
+        self._reconciling = None if reconcile is None else Loop("reconcile", reconcile.run_once, idle=LOOK_EVERY)
         self._worker = f"engine-{os.getpid()}"
         self._waiting: deque[Lease] = deque()
         self._wake = threading.Event()
@@ -39,6 +46,8 @@ class Engine:
 
     def start(self) -> None:
         self._thread.start()
+        if self._reconciling is not None:
+            self._reconciling.start()
 
     def wake(self) -> None:
         """Something was accepted."""
@@ -48,11 +57,16 @@ class Engine:
         """Finishes what is ready, for at most *timeout* seconds; the rest goes on at the next start."""
         self._draining = True
         self._wake.set()
+        if self._reconcile is not None and self._reconciling is not None:
+            self._reconcile.stop()
+            self._reconciling.stop()
         self._thread.join(timeout)
         self._stop.set()
         self._wake.set()
         # A call that is under way is left to its lease: whoever starts next takes its jobs over.
         self._thread.join(1.0)
+        if self._reconciling is not None:
+            self._reconciling.join(1.0)
 
     def _run(self) -> None:
         try:
@@ -65,12 +79,16 @@ class Engine:
 
     def _rounds(self) -> None:
         next_sweep = self._parts.clock.now()
+        next_prune = next_sweep
         while not self._stop.is_set():
             self._wake.clear()
             try:
                 if self._parts.clock.now() >= next_sweep:
                     sweep_once(self._parts, self._take)
                     next_sweep = self._parts.clock.now() + timedelta(seconds=SWEEP_EVERY)
+                if self._pruner is not None and not self._draining and self._parts.clock.now() >= next_prune:
+                    next_prune = self._parts.clock.now() + timedelta(seconds=self._pruner.every)
+                    self._pruner.run_once()
                 if self._work():
                     continue
             except Exception as error:  # noqa: BLE001

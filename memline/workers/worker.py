@@ -6,9 +6,11 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
+from memline.ledger.counters import count
 from memline.ledger.jobs import STAGES, Stage
 from memline.ledger.leases import Lease
 from memline.outbox.relay import Relay
@@ -17,12 +19,24 @@ from memline.pipeline.runner import run_stage
 from memline.workers.accept_loop import AcceptLoop, Entries
 from memline.workers.celery_app import CelerySend, make_app, queue_of
 from memline.workers.loops import Loop
+from memline.workers.pruner import Pruner
+from memline.workers.reconcile_loop import LOOK_EVERY, ReconcileTurns
 from memline.workers.sweep import SWEEP_EVERY, sweep_once
 
 __all__ = ["Roles", "run_worker"]
 
 #: Seconds between two looks at an empty outbox.
 RELAY_EVERY = 0.05
+
+
+#: Milliseconds after which the name of a worker that says nothing is forgotten in the stream.
+FORGET_CONSUMERS = 86_400_000
+
+
+class Stream(Entries, Protocol):
+    """What a worker needs of the stream."""
+
+    def forget_consumers(self, *, idle_ms: int) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +64,32 @@ class _Work:
         assert self.send is not None  # set before the app works
         return run_stage(self.parts, lease_id, epoch, stage, worker=self.name, send=self.send)
 
+    def count_too_new(self) -> None:
+        with self.parts.ledger.write() as tx:
+            count(tx, "messages_too_new")
+
 
 def run_worker(
-    parts: Parts, relay: Relay, stream: Entries, *, redis_url: str, prefix: str, roles: Roles, log_level: str = "WARNING"
+    parts: Parts,
+    relay: Relay,
+    stream: Stream,
+    *,
+    redis_url: str,
+    prefix: str,
+    roles: Roles,
+    pruner: Pruner | None = None,
+    reconcile: ReconcileTurns | None = None,
+    log_level: str = "WARNING",
 ) -> None:
     """Works until SIGTERM or SIGINT; what a stage has begun is finished first."""
     work = _Work(parts)
-    app = make_app(redis_url, prefix=prefix, run=work.run)
+    app = make_app(redis_url, prefix=prefix, run=work.run, too_new=work.count_too_new)
     work.send = CelerySend(app)
     loops = _loops(parts, relay, stream, work.send, roles, consumer=f"{work.name}-{parts.ids.new()[-6:]}")
+    if roles.sweep and pruner is not None:
+        loops.append(Loop("prune", _prune(pruner, stream), idle=pruner.every))
+    if roles.sweep and reconcile is not None:
+        loops.append(Loop("reconcile", reconcile.run_once, idle=LOOK_EVERY))
     for loop in loops:
         loop.start()
     try:
@@ -67,13 +98,23 @@ def run_worker(
         else:
             _wait_for_signal()
     finally:
+        if reconcile is not None:
+            reconcile.stop()
         for loop in loops:
             loop.stop()
         for loop in loops:
             loop.join(10)
 
 
-def _loops(parts: Parts, relay: Relay, stream: Entries, send: CelerySend, roles: Roles, *, consumer: str) -> list[Loop]:
+def _prune(pruner: Pruner, stream: Stream) -> Callable[[], int]:
+    def prune() -> int:
+        stream.forget_consumers(idle_ms=FORGET_CONSUMERS)
+        return pruner.run_once()
+
+    return prune
+
+
+def _loops(parts: Parts, relay: Relay, stream: Stream, send: CelerySend, roles: Roles, *, consumer: str) -> list[Loop]:
     found: list[Loop] = []
     if roles.accept:
         found.append(Loop("accept", AcceptLoop(stream, parts, send, consumer=consumer).run_once, idle=0))

@@ -122,13 +122,14 @@ class EmbeddedIndex:
     def look(self, keys: Sequence[ObjectKey], *, vectors: bool = False) -> dict[ObjectKey, IndexState]:
         columns = tables.index_objects.c
         found: dict[ObjectKey, IndexState] = {}
+        wanted = set(keys)
         for kind in {key.kind for key in keys}:
             ids = [key.id for key in keys if key.kind == kind]
             for start in range(0, len(ids), _BATCH):
                 query = _state_query(vectors=vectors).where(columns.kind == kind, columns.id.in_(ids[start : start + _BATCH]))
                 with self._store.read() as connection:
                     states = [_state(kind, row, vectors=vectors) for row in connection.execute(query)]
-                found |= {state.key: state for state in states if state.key in keys}
+                found |= {state.key: state for state in states if state.key in wanted}
         return found
 
     def namespaces(self) -> list[str]:
@@ -147,7 +148,7 @@ class EmbeddedIndex:
             dimension = tables.stored_dimension(tx, dimension)
         errors = {key: error for key, write in last.items() if (error := _refusal(write, dimension))}
         taken = [write for key, write in last.items() if key not in errors]
-        _remove(tx, [write.key for write in taken])
+        _remove(tx, taken)
         _count_removals(tx, [write.key for write in taken if write.object is None])
         rows = [_row(write) for write in taken if write.object is not None]
         if rows:
@@ -174,12 +175,16 @@ def _refusal(write: Write, dimension: int | None) -> str | None:
     return f"the vector has {len(write.object.vector)} bytes, the vectors of this index have {dimension} dimensions of 4 bytes"
 
 
-def _remove(tx: Connection, keys: Sequence[ObjectKey]) -> None:
+def _remove(tx: Connection, writes: Sequence[Write]) -> None:
+    """Makes room for what is written, wherever it was, and removes what is no more from its own namespace."""
     columns = tables.index_objects.c
-    for kind in {key.kind for key in keys}:
-        ids = [key.id for key in keys if key.kind == kind]
+    groups: dict[tuple[Kind, str | None], list[str]] = {}
+    for write in writes:
+        groups.setdefault((write.key.kind, write.key.namespace if write.object is None else None), []).append(write.key.id)
+    for (kind, namespace), ids in groups.items():
+        which = [columns.kind == kind, *([] if namespace is None else [columns.namespace == namespace])]
         for start in range(0, len(ids), _BATCH):
-            tx.execute(sa.delete(tables.index_objects).where(columns.kind == kind, columns.id.in_(ids[start : start + _BATCH])))
+            tx.execute(sa.delete(tables.index_objects).where(*which, columns.id.in_(ids[start : start + _BATCH])))
 
 
 def _count_removals(tx: Connection, keys: Sequence[ObjectKey]) -> None:

@@ -230,3 +230,23 @@ def test_an_append_is_tried_once(server: RedisServer) -> None:
     finally:
         stream.close()
         proxy.close()
+
+
+def test_consumers_that_are_silent_and_have_nothing_unfinished_are_forgotten(redis_url: str) -> None:
+    stream = TurnStream(redis_url)
+    stream.ensure_group()
+    for reader in ("dead-with-an-entry", "dead", "busy"):
+        stream.append('{"v":1,"id":"a"}')
+        found = stream.read(reader, block_ms=0)
+        if reader != "dead-with-an-entry":
+            stream.done([entry.id for entry in found])
+    assert stream.forget_consumers(idle_ms=60_000) == 0
+    time.sleep(0.06)
+    stream.append('{"v":1,"id":"b"}')
+    stream.done([entry.id for entry in stream.read("busy", block_ms=0)])
+    assert stream.forget_consumers(idle_ms=50) == 1
+    with redis.Redis.from_url(redis_url) as client:
+        names = {told["name"] for told in client.xinfo_consumers(stream.key, stream.group)}
+    assert names == {b"dead-with-an-entry", b"busy"}
+    assert stream.pending_count() == 1
+    stream.close()

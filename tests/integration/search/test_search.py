@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -62,10 +62,18 @@ def test_an_exact_code_is_found_where_its_meaning_is_the_opposite(ledger: Ledger
 
 def test_a_code_that_nobody_mentioned_finds_no_word(world: World) -> None:
     world.say_all(["Ticket INC-48213 was escalated", "User likes tea"])
-    assert all(hit.terms == () and hit.signals["code"].raw == 0 for hit in world.find("INC-99999", threshold=0).results)
+    assert all(hit.terms == hit.entities == () and hit.signals["code"].raw == 0 for hit in world.find("INC-99999", threshold=0).results)
 
 
-def test_what_has_nothing_to_do_with_the_question_stays_under_the_threshold(world: World) -> None:
+class NothingInCommon(TrigramEmbedder):
+    """Every text means something of its own."""
+
+    def _one(self, text: str) -> NDArray[np.float32]:
+        return np.eye(self.dimension, dtype=np.float32)[len(text) % self.dimension]
+
+
+def test_what_has_nothing_to_do_with_the_question_stays_under_the_threshold(ledger: Ledger, tmp_path: Path) -> None:
+    world = World(ledger, tmp_path, embedder=NothingInCommon())
     world.say("Xylophones quickly jumped")
     assert world.find("embargo on wood").results == []
     assert len(world.find("embargo on wood", threshold=0).results) == 1
@@ -207,15 +215,22 @@ def test_of_equals_the_newest_comes_first(world: World) -> None:
 
 
 def test_the_turn_next_to_what_matches_is_a_candidate(world: World) -> None:
-    world.say_all(["What is the name of your dog", "She is called Poppy", *[f"zzz qqq {n}" for n in range(200)]])
+    world.say_all(["What is the name of your dog", "She is called Poppy", *[f"zzz qqq {n}" for n in range(200)]], infer=False)
     found = world.find("What is the name of your dog", top_k=10, threshold=0).results
     answer = next(hit for hit in found if hit.row.text == "She is called Poppy")
     assert answer.signals["words_near"].raw > 0
 
 
+def test_what_stands_next_to_an_extracted_fact_is_not_its_context(world: World) -> None:
+    world.say_all(["User has a dog", "User likes tea"])
+    found = world.find("a dog", threshold=0).results
+    assert [hit.row.text for hit in found] == ["User has a dog", "User likes tea"]
+    assert found[1].signals["words_near"].raw == 0 and found[1].signals["answers"].raw == 0
+
+
 def test_nothing_deleted_or_expired_is_context(world: World) -> None:
-    (dog,) = world.say("A dog was seen")
-    (quiet,) = world.say("Nothing else")
+    (dog,) = world.say("A dog was seen", name="Ann")
+    (quiet,) = world.say("Nothing else", name="Ann")
 
     def near() -> float:
         return next(hit for hit in world.find("dog", threshold=0).results if hit.row.id == quiet).signals["words_near"].raw
@@ -329,4 +344,3 @@ def test_a_search_of_another_scope_costs_no_more_for_a_large_one(world: World) -
     world.say_all([f"User likes tea in cup {n}" for n in range(100)], user="bob")
     world.find("tea")
     assert world.index.recall("memory", "default", parse({"user_id": "ann"}).scopes[0]).vectors.shape[0] == 1  # type: ignore[union-attr]
-    assert timedelta(0) < timedelta(seconds=1)

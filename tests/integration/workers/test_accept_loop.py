@@ -49,8 +49,11 @@ class Faulty:
     def read(self, consumer: str, *, count: int, block_ms: int) -> Sequence[Any]:
         return self._stream.read(consumer, count=count, block_ms=block_ms)
 
-    def claim_idle(self, consumer: str, *, min_idle_ms: int, count: int) -> Sequence[Any]:
-        return self._stream.claim_idle(consumer, min_idle_ms=min_idle_ms, count=count)
+    def claim_idle(self, consumer: str, *, min_idle_ms: int, count: int, after: str) -> Sequence[Any]:
+        return self._stream.claim_idle(consumer, min_idle_ms=min_idle_ms, count=count, after=after)
+
+    def leave(self, consumer: str, entry_ids: Sequence[str], *, idle_ms: int) -> int:
+        return self._stream.leave(consumer, entry_ids, idle_ms=idle_ms)
 
     def done(self, entry_ids: Sequence[str]) -> None:
         self.before_done()

@@ -20,7 +20,7 @@ def test_the_example_turn_is_at_most_fifteen_lines_and_compiles() -> None:
 def test_every_command_in_the_table_exists() -> None:
     from typer.main import get_command
 
-    from memline.cli import app
+    from memline.cli.app import app
 
     commands = set(get_command(app).commands)  # type: ignore[attr-defined]
     table = README.read_text(encoding="utf-8").split("## The command line")[1].split("## ")[0]

@@ -17,7 +17,7 @@ AT = datetime(2026, 3, 1, 9, tzinfo=UTC)
 
 
 def row(**given: Any) -> MemoryRow:
-    plain: dict[str, Any] = {name: None for name in MemoryRow.__dataclass_fields__}
+    plain: dict[str, Any] = dict.fromkeys(MemoryRow.__dataclass_fields__)
     text = given.get("text", "User likes tea")
     plain |= {
         "no": 1,
@@ -40,7 +40,7 @@ def hit(**raw: float) -> Hit:
         row(**({"superseded_by": "m2"} if raw.pop("gone", 0) else {})),
         0.8,
         {name: SignalValue(raw.get(name, 0.0), 2 * raw.get(name, 0.0)) for name in SIGNALS},
-        ("tea",) if not raw.get("code") else ("inc-48213", "inc"),
+        ("inc-48213", "inc") if raw.get("code") else ("tea",) if raw.get("words") else (),
         ("poppy",) if raw.get("entity") else (),
         {"vector": 1},
     )
@@ -124,4 +124,5 @@ def test_why_names_the_strongest_reason_first() -> None:
     assert why(hit(meaning=0.71, words=0.1)).startswith("means the same (0.71)")
     assert why(hit(meaning=0.4, code=1.0, coverage=1.0)).startswith("exact code inc-48213")
     assert why(hit(words=0.6, coverage=1.0, entity=0.2)).startswith("words: tea, names poppy")
+    assert why(hit(meaning=0.1)) == "distantly alike (0.10)"
     assert "superseded" in why(hit(words=0.5, gone=1))

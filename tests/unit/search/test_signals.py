@@ -42,6 +42,7 @@ def arrays(
         mean_length=6.0,
         low=low,
         high=high,
+        alone=np.zeros(count, np.bool_),
         places=seats,
         vectors=vectors,
         query_vector=None if cosines is None else np.array([1.0, 0.0], np.float32),
@@ -107,6 +108,16 @@ def test_the_best_neighbour_is_another_memory_at_most_one_turn_away() -> None:
     assert column(found, "meaning_near") == pytest.approx([0.1, 0.9, 0.3, 0.2], abs=1e-6)
 
 
+def test_an_extracted_fact_stands_by_itself() -> None:
+    given_arrays = replace(
+        arrays([[1], [0]], cosines=[0.9, 0.3]), alone=np.ones(2, np.bool_), low=np.array([0, 1], np.intp), high=np.array([1, 2], np.intp)
+    )
+    found = measure(given_arrays)
+    assert column(found, "words_near")[1] == 0 and column(found, "words_near")[0] > 0
+    assert column(found, "meaning_near") == pytest.approx([0.9, 0.3], abs=1e-6)
+    assert column(found, "meaning_run") == pytest.approx([0.9, 0.3], abs=1e-6)
+
+
 def test_without_an_embedder_there_is_no_meaning() -> None:
     found = measure(arrays([[1], [0]]))
     assert all(column(found, name) == [0.0, 0.0] for name in MEANINGS)
@@ -153,6 +164,8 @@ def test_a_word_is_worth_less_the_more_memories_hold_it_and_something_even_in_a_
     rare, common = idf(np.array([1.0, 500.0]), 1000)
     assert rare > common > 0
     assert idf(np.array([1.0]), 1)[0] > 1
+    everywhere, once, nowhere = idf(np.array([9.0, 1.0, 0.0]), 9)
+    assert everywhere < once / 2 and once == nowhere
 
 
 def test_the_weight_of_a_missing_part_leaves_the_range() -> None:
