@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from sqlalchemy import event
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Connection, make_url
-from sqlalchemy.exc import ArgumentError, OperationalError, TimeoutError
+from sqlalchemy.exc import ArgumentError, DatabaseError, OperationalError, TimeoutError
 
 from memline.contracts.errors import ConfigurationError, MissingPackage, ServiceUnavailable
 
@@ -40,7 +40,7 @@ class Ledger:
     def __init__(self, url: str, *, pool_size: int = 10) -> None:
         try:
             parsed = make_url(url)
-        except ArgumentError:
+        except (ArgumentError, ValueError):  # the latter for a port that is no number
             raise ConfigurationError(
                 "MEMLINE_LEDGER_URL is not a database URL: use sqlite:///path/to/ledger.db or postgresql://user@host/db."
             ) from None
@@ -51,6 +51,8 @@ class Ledger:
             raise ConfigurationError(f"MEMLINE_LEDGER_URL names {backend}: the ledger is SQLite or PostgreSQL.")
         self.is_sqlite = backend == "sqlite"
         self.path: str | None = parsed.database if self.is_sqlite else None
+        if self.is_sqlite and self.path in (None, "", ":memory:"):
+            raise ConfigurationError("MEMLINE_LEDGER_URL names no file: each connection would have a ledger of its own. Name a path.")
         self.shown_url = parsed.render_as_string(hide_password=True)
         try:
             if self.is_sqlite:
@@ -99,7 +101,7 @@ class Ledger:
 
     @contextmanager
     def _named_errors(self) -> Iterator[None]:
-        """Turns "can't reach the database" into an error that names it; everything else passes unchanged."""
+        """Turns "can't reach the database" and "the file is damaged" into an error that names it; everything else passes unchanged."""
         try:
             yield
         except TimeoutError as error:
@@ -112,6 +114,14 @@ class Ledger:
                 raise
             raise ServiceUnavailable(
                 f"The ledger at {self.shown_url} does not answer ({_first_line(cause)}). Nothing was written."
+            ) from error
+        except (DatabaseError, sqlite3.DatabaseError) as error:
+            cause = error.orig if isinstance(error, DatabaseError) else error
+            if getattr(cause, "sqlite_errorcode", 0) & 0xFF not in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+                raise
+            raise ServiceUnavailable(
+                f"The ledger at {self.shown_url} is damaged ({_first_line(cause)}). Nothing was written. Stop what uses it, keep the file, "
+                "and put back a backup, or name another file."
             ) from error
 
     def _after_fork(self) -> None:

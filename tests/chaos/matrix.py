@@ -64,16 +64,15 @@ def table(outcomes: Sequence[Outcome], *, seconds: float) -> str:
             lines.append(f"| `{point}` | " + " | ".join(cells.get((point, fault), "–") for fault in faults) + " |")
     held = sum(outcome.held for outcome in outcomes)
     lost = sum(outcome.lost for outcome in outcomes)
-    allowed = sum(outcome.allowed_to_be_lost for outcome in outcomes)
+    flushed = sum(outcome.lost for outcome in outcomes if outcome.case.fault == "Redis FLUSHALL")
     missed = sum(not outcome.reached for outcome in outcomes)
     longest = max((outcome.lag_seconds for outcome in outcomes), default=0.0)
+    points = len({outcome.case.point for outcome in outcomes})
     lines += [
         "",
-        (
-            f"{len(outcomes)} runs over {len({o.case.point for o in outcomes})} points and {len(faults)} faults, {held} held, "
-            f"{len(outcomes) - held} failed, in {seconds / 60:.0f} minutes. Turns lost: {lost}, all of them by FLUSHALL while their receipt "
-            f"said `queued` ({allowed} were in that danger). Longest time to quiet: {longest:.1f} s."
-        ),
+        f"{len(outcomes)} runs over {points} points and {len(faults)} faults: {held} held, {len(outcomes) - held} failed, in "
+        + f"{seconds / 60:.0f} minutes. Turns lost: {lost}, of them {flushed} by FLUSHALL while their receipt said `queued`. "
+        + f"Longest time to quiet: {longest:.1f} s.",
     ]
     if missed:
         lines.append(f"\\* the point was not reached in {missed} runs: the fault happened all the same, at another moment.")

@@ -1,15 +1,18 @@
-"""A small real embedder for the chaos runs, where hundreds of workers start: words hashed to 64 dimensions, no model to load."""
+"""Small real parts for the chaos runs, where hundreds of workers start: an embedder without a model to load, a model that is slow."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
+from bench.instant import InstantChat
 from memline.cli.simulator import embedding
-from memline.language.ports import Vectors
+from memline.language.ports import ChatReply, Vectors
 
-__all__ = ["SmallEmbedder"]
+__all__ = ["SlowChat", "SmallEmbedder"]
 
 
 class SmallEmbedder:
@@ -22,3 +25,12 @@ class SmallEmbedder:
     def embed(self, texts: Sequence[str]) -> Vectors:
         """Signed hashing of words and character trigrams."""
         return np.asarray([embedding(text, self.dimension) for text in texts], dtype=np.float32).reshape(len(texts), self.dimension)
+
+
+class SlowChat(InstantChat):
+    """A model that takes a fifth of a second for each answer."""
+
+    def complete(self, messages: Sequence[Mapping[str, str]], *, schema: Mapping[str, Any] | None = None) -> ChatReply:
+        """The instant reply, later."""
+        time.sleep(0.2)
+        return super().complete(messages, schema=schema)

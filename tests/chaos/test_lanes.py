@@ -81,7 +81,7 @@ def variables(marks: Path, **given: str) -> dict[str, str]:
         "MEMLINE_EXTRACTOR": "tests.chaos.marked:MarkedExtractor",
         "MEMLINE_EMBEDDER": "tests.chaos.small_parts:SmallEmbedder",
         "MEMLINE_TEST_MARKS": str(marks),
-        "MEMLINE_ORDER_WAIT": "15",
+        "MEMLINE_ORDER_WAIT": "24",
     } | given
 
 
@@ -134,7 +134,9 @@ def test_each_lane_keeps_the_order_of_its_producers_while_workers_die_and_redis_
 
 
 def _start_workers(stack: Stack, number: int) -> list[Worker]:
-    workers = [Worker(stack.variables, "--concurrency", "2") for _ in range(number)]
+    """The first of them is killed with turns in its hands that it read and did not accept: others accept later ones before those."""
+    dies = {"MEMLINE_FAILPOINTS": "accept.before_commit=kill@2"}
+    workers = [Worker(stack.variables | (dies if index == 0 else {}), "--concurrency", "2") for index in range(number)]
     workers[0].start()  # the first one makes the ledger's schema
     with ThreadPoolExecutor(number) as pool:
         list(pool.map(lambda worker: worker.start(timeout=120), workers[1:]))
@@ -153,7 +155,7 @@ def _hand_over_under_faults(stack: Stack, ledger: Ledger, redis: RedisServer, wo
     spool = tmp_path / "spool"
     try:
         eventually(lambda: len(rows(ledger, jobs.c.no)) > SCOPES * TURNS / 4, "some accepted")
-        workers[0].kill()
+        eventually(lambda: workers[0].exit_code is not None, "a worker died over what it accepts")
         redis.kill()
         away.touch()
         eventually(lambda: any(file.stat().st_size for file in spool.glob("**/*") if file.is_file()), "something spooled", 20)

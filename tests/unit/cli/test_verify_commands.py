@@ -47,7 +47,7 @@ def test_a_damaged_index_is_repaired_by_reconcile(filled: Path) -> None:
     result = memline("verify", exit_code=5)
     assert "missing" in result.stdout and "memline reconcile" in result.stderr
     found = memline_json("reconcile")
-    assert (found["complete"], found["drift"]["missing"], found["repaired"]) == (True, 1, 1)
+    assert (found["complete"], found["drift"]["missing"], found["repaired"]) == (True, 2, 2)
     assert memline_json("verify", "--deep")["sound"] is True
     assert "agrees with the ledger" in memline("reconcile", "--deep").stdout
     assert "drift_missing" in memline("doctor").stdout
@@ -63,9 +63,9 @@ def test_only_a_chosen_namespace_is_compared(filled: Path) -> None:
 def test_an_index_is_rebuilt_from_the_ledger(filled: Path) -> None:
     run(filled, "DELETE FROM index_objects")
     found = memline_json("index", "rebuild")
-    assert (found["objects"], found["complete"], found["repaired"]) == (1, True, 0)
+    assert (found["objects"], found["complete"], found["repaired"]) == (2, True, 0)
     assert memline_json("verify", "--deep")["sound"] is True
-    assert "1 objects were shown" in memline("index", "rebuild").stdout
+    assert "2 objects were shown" in memline("index", "rebuild").stdout
 
 
 def test_a_budget_that_ends_is_told(filled: Path) -> None:
