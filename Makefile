@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTEST_ARGS ?=
 
-.PHONY: help demo test check services bench clean
+.PHONY: help demo test check services bench chaos clean
 
 help:
 	@echo "make demo      run the main job on the embedded default: no key, no server"
@@ -14,6 +14,7 @@ help:
 	@echo "make check     lint, format, types, import directions"
 	@echo "make services  say which Redis and PostgreSQL the tests would use"
 	@echo "make bench     the figures of speed"
+	@echo "make chaos     every fault at every point, on real servers; the table goes into docs/guarantees.md (more than an hour)"
 	@echo "make clean     remove the environment, the demo's memory, builds and caches"
 
 demo: $(VENV)/installed
@@ -33,6 +34,9 @@ services: $(VENV)/installed-dev
 
 bench: $(VENV)/installed-dev
 	@$(BIN)/python -m bench.speed
+
+chaos: $(VENV)/installed-dev
+	@$(BIN)/python -m tests.chaos.matrix --write
 
 clean:
 	rm -rf $(VENV) .memline-demo dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -5,14 +5,12 @@ from __future__ import annotations
 import logging
 import threading
 from datetime import timedelta
-from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from memline.contracts.clock import Clock, SystemClock
 from memline.contracts.errors import ConfigurationError, EvictingRedis, MemlineError, ServiceUnavailable
 from memline.contracts.ids import IdSource, TimeOrderedIds
-from memline.settings import Settings
+from memline.settings import Settings, sqlite_url
 
 if TYPE_CHECKING:
     from memline.language.ports import Analyser, ChatModel, Embedder
@@ -32,6 +30,14 @@ if TYPE_CHECKING:
 __all__ = ["House"]
 
 _log = logging.getLogger("memline")
+
+#: The ports that a part of the application's own has to fit; loaded only where there is one.
+_PORTS = {
+    "embedder": "memline.language.ports:Embedder",
+    "chat_model": "memline.language.ports:ChatModel",
+    "extractor": "memline.pipeline.extractors.port:Extractor",
+    "index": "memline.search.index.port:Index",
+}
 
 
 class House:
@@ -54,6 +60,9 @@ class House:
         self._given_embedder, self._given_chat_model = embedder, chat_model
         self._given_extractor, self._given_index = extractor, index
         self._building = threading.RLock()
+        for name, part in (("embedder", embedder), ("chat_model", chat_model), ("extractor", extractor), ("index", index)):
+            if part is not None:
+                _check_part(name, part, f"{name}=")
 
     def built(self, name: str) -> Any:
         """A part, if it was built already."""
@@ -68,12 +77,6 @@ class House:
     def uses_redis(self) -> bool:
         return self.settings.redis_url is not None
 
-    @cached_property
-    def folder(self) -> Path:
-        folder = self.settings.home_folder()
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        return folder
-
     @property
     def producer(self) -> Producer:
         return cast("Producer", self._once("_producer", self._build_producer))
@@ -85,7 +88,7 @@ class House:
             raise ConfigurationError("A producer needs MEMLINE_REDIS_URL.")
         producer = Producer(
             self.settings.redis_url.get_secret_value(),
-            self.folder / "spool",
+            self.settings.home_folder() / "spool",
             self.ids,
             self.clock,
             prefix=self.settings.redis_prefix,
@@ -115,11 +118,9 @@ class House:
         from memline.ledger.migrate import open_ledger
         from memline.ledger.session import Ledger
 
-        url = self.settings.ledger_location()
-        ledger = Ledger(url)
-        if ledger.path:
-            Path(ledger.path).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        ledger = Ledger(self.settings.ledger_location())
         try:
+            ledger.make_file()
             open_ledger(ledger)
             with ledger.write() as tx:
                 check_embedder(tx, self.embedder.model, self.embedder.dimension)
@@ -156,7 +157,7 @@ class House:
             from memline.language.embedders.usem3 import LocalEmbedder
 
             return LocalEmbedder()
-        return cast("Embedder", self._loaded(settings.embedder, "MEMLINE_EMBEDDER"))
+        return cast("Embedder", self._loaded("embedder", settings.embedder))
 
     @property
     def extractor(self) -> Extractor:
@@ -174,13 +175,13 @@ class House:
             from memline.pipeline.extractors.rules import RuleExtractor
 
             return RuleExtractor()
-        return cast("Extractor", self._loaded(settings.extractor, "MEMLINE_EXTRACTOR"))
+        return cast("Extractor", self._loaded("extractor", settings.extractor))
 
     def _build_chat_model(self) -> ChatModel:
         if self._given_chat_model is not None:
             return self._given_chat_model
         if ":" in self.settings.chat_model and "." in self.settings.chat_model.partition(":")[0]:
-            return cast("ChatModel", self._loaded(self.settings.chat_model, "MEMLINE_CHAT_MODEL"))
+            return cast("ChatModel", self._loaded("chat_model", self.settings.chat_model))
         from memline.language.chat.openai import OpenAIChat
 
         return OpenAIChat(
@@ -205,11 +206,14 @@ class House:
         if self._given_index is not None:
             return self._given_index
         if self.settings.index != "embedded":
-            return cast("Index", self._loaded(self.settings.index, "MEMLINE_INDEX"))
+            return cast("Index", self._loaded("index", self.settings.index))
         from memline.ledger.session import Ledger
         from memline.search.index.embedded import EmbeddedIndex
 
-        store = self.ledger if self.ledger.is_sqlite else Ledger(f"sqlite:///{self.folder / 'index.db'}")
+        store = self.ledger
+        if not store.is_sqlite:
+            store = Ledger(sqlite_url(self.settings.home_folder() / "index.db"))
+            store.make_file()
         index = EmbeddedIndex(store, self.ledger)
         if index.needs_rebuild:
             self._fill(index)
@@ -336,8 +340,24 @@ class House:
                     found = self.__dict__[name] = build()
         return found
 
-    def _loaded(self, path: str, setting: str) -> Any:
+    def _loaded(self, name: str, path: str) -> Any:
         from memline.language.loading import load_object
 
+        setting = f"MEMLINE_{name.upper()}"
         found = load_object(path, setting)
-        return found() if isinstance(found, type) else found
+        if isinstance(found, type):
+            try:
+                found = found()
+            except Exception as error:  # whatever the application's class does
+                raise ConfigurationError(
+                    f"{setting} names a class that can't be made without arguments: {type(error).__name__}."
+                ) from error
+        _check_part(name, found, setting)
+        return found
+
+
+def _check_part(name: str, part: object, where: str) -> None:
+    """Raises ConfigurationError where *part*, which *where* gave, is no embedder, chat_model, extractor or index."""
+    from memline.language.loading import check_fits, load_object
+
+    check_fits(part, cast("type", load_object(_PORTS[name], where)), where)

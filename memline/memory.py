@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
-import os
-import sys
 import time
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -15,7 +12,6 @@ from memline.contracts.errors import (
     Closed,
     IdempotencyConflict,
     InvalidInput,
-    MemlineError,
     NotSupportedYet,
     ServiceUnavailable,
     UnknownOption,
@@ -23,8 +19,10 @@ from memline.contracts.errors import (
     WaitTimeout,
 )
 from memline.contracts.ids import handed_over_at
+from memline.contracts.options import check_flag, check_handle, check_timeout
 from memline.contracts.receipt import ReceiptState, Status
 from memline.contracts.scope import ID_KEYS, Scope, check_namespace
+from memline.lifetime import Lifetime
 from memline.receipt import Receipt
 from memline.settings import Settings, load_settings
 
@@ -57,16 +55,19 @@ class Memory:
         **unknown: object,
     ) -> None:
         _refuse_unknown("Memory", unknown)
+        if settings is not None and not isinstance(settings, Settings):
+            raise InvalidInput(f"settings must be a memline.Settings, not {type(settings).__name__}.")
         loaded = settings or load_settings()
         self.namespace = check_namespace(loaded.namespace if namespace is None else namespace)
         self._house = House(loaded, embedder=embedder, chat_model=chat_model, extractor=extractor, index=index)
-        self._open = _Open(self._house)
-        _open_houses.add(self._open)
+        self._open = Lifetime(self._house)
         if self._house.uses_redis:
             _ = self._house.producer  # a Redis that evicts is refused here, not at the first turn it loses
 
     def in_namespace(self, name: str) -> Memory:
         """A light handle on another namespace, on the same connections; closing one closes both."""
+        if self._open.closed:
+            raise Closed()
         handle = object.__new__(Memory)
         handle.namespace = check_namespace(name)
         handle._house, handle._open = self._house, self._open
@@ -110,6 +111,8 @@ class Memory:
         self._check_open()
         if ack not in ("queued", "accepted"):
             raise InvalidInput(f"ack must be 'queued' or 'accepted', not {ack!r}.")
+        check_flag("wait", wait)
+        check_timeout(timeout)
         scope = Scope.of(self.namespace, user_id, agent_id, run_id)
         options: dict[str, Any] = {
             "metadata": metadata,
@@ -151,7 +154,7 @@ class Memory:
 
         _refuse_unknown("delete", unknown)
         self._check_open()
-        delete_memory(self._house.ledger, self.namespace, _check_id("memory_id", memory_id), now=self._house.clock.now())
+        delete_memory(self._house.ledger, self.namespace, check_handle("memory_id", memory_id), now=self._house.clock.now())
         if not self._house.uses_redis:
             self._house.engine.wake()
         return {"message": "Memory deleted successfully!"}
@@ -183,6 +186,9 @@ class Memory:
 
         self._refuse_ids("search", unknown)
         self._check_open()
+        check_flag("explain", explain)
+        check_flag("show_expired", show_expired)
+        check_flag("include_superseded", include_superseded)
         found = self._house.searcher.search(
             self.namespace,
             query,
@@ -216,7 +222,7 @@ class Memory:
 
         _refuse_unknown("get", unknown)
         self._check_open()
-        checked = _check_id("memory_id", memory_id)
+        checked = check_handle("memory_id", memory_id)
         with self._house.ledger.read() as connection:
             row = load_memory(connection, self.namespace, checked)
         return None if row is None else memory_item(row)
@@ -231,6 +237,7 @@ class Memory:
 
         self._refuse_ids("get_all", unknown)
         self._check_open()
+        check_flag("show_expired", show_expired)
         rows = list_matching(
             self._house.ledger, self.namespace, parse(filters), top_k=top_k, show_expired=show_expired, now=self._house.clock.now()
         )
@@ -243,7 +250,7 @@ class Memory:
 
         _refuse_unknown("history", unknown)
         self._check_open()
-        checked = _check_id("memory_id", memory_id)
+        checked = check_handle("memory_id", memory_id)
         with self._house.ledger.read() as connection:
             return [history_item(row) for row in history_of(connection, self.namespace, checked)]
 
@@ -255,7 +262,7 @@ class Memory:
         Raises UnknownReceipt for an id that no turn of this namespace has.
         """
         self._check_open()
-        return Receipt(self._look(_check_id("turn_id", turn_id)), self._look)
+        return Receipt(self._look(check_handle("turn_id", turn_id)), self._look)
 
     def _look(self, turn_id: str) -> ReceiptState:
         from memline.ledger.receipts import note_lost, receipt_state
@@ -301,7 +308,7 @@ class Memory:
 
         self._check_open()
         house = self._house
-        deadline = time.monotonic() + timeout
+        deadline = time.monotonic() + check_timeout(timeout)
         pause = 0.002
         while True:
             on_the_way = self._unaccepted()
@@ -340,6 +347,15 @@ class Memory:
 
     # What is not there yet
 
+    @classmethod
+    def from_config(cls, /, *_args: object, **_options: object) -> NoReturn:
+        """mem0's way to settings: not taken here."""
+        raise NotSupportedYet("Memory.from_config is not built: settings come from MEMLINE_* or Memory(settings=memline.Settings(…)).")
+
+    def chat(self, /, *_args: object, **_options: object) -> NoReturn:
+        """mem0 does not have it either."""
+        raise NotSupportedYet("Memory.chat is not built: search, ask your model with what was found, and add the turn.")
+
     def update(self, /, *_args: object, **_options: object) -> NoReturn:
         """Not built yet."""
         raise NotSupportedYet("Memory.update is not built yet: delete the memory and add the new text.")
@@ -369,48 +385,7 @@ class Memory:
         _refuse_unknown(call, unknown)
 
 
-class _Open:
-    """A house that must be closed once, by whichever of its handles, or at exit."""
-
-    def __init__(self, house: House) -> None:
-        self.house = house
-        self.closed = False
-
-    def close(self) -> None:
-        if not self.closed:
-            self.closed = True
-            _open_houses.discard(self)
-            self.house.close(self.house.settings.exit_drain)
-
-
-#: Held until they are closed: a Memory that nobody holds any more may still have turns to finish at exit.
-_open_houses: set[_Open] = set()
-
-
-@atexit.register
-def _close_all() -> None:
-    for opened in list(_open_houses):
-        try:
-            opened.close()
-        except MemlineError as error:
-            # The interpreter is ending: what was accepted is safe, and this is the last chance to say what did not close.
-            sys.stderr.write(f"memline: closing failed: {error}\n")
-
-
-def _after_fork() -> None:
-    for opened in list(_open_houses):
-        opened.house.after_fork()
-
-
-os.register_at_fork(after_in_child=_after_fork)
-
-
-def _check_id(name: str, value: object) -> str:
-    if not isinstance(value, str) or not value.strip():
-        raise InvalidInput(f"{name} must be a non-empty string.")
-    return value
-
-
 def _refuse_unknown(call: str, unknown: Mapping[str, object]) -> None:
     if unknown:
-        raise UnknownOption(f"{call} has no option {', '.join(sorted(unknown))}; nothing was changed. See help(memline.Memory.{call}).")
+        where = "memline.Memory" if call == "Memory" else f"memline.Memory.{call}"
+        raise UnknownOption(f"{call} has no option {', '.join(sorted(unknown))}; nothing was changed. See help({where}).")

@@ -14,6 +14,7 @@ from memline.contracts.errors import (
     TurnLost,
     WaitTimeout,
 )
+from memline.contracts.options import check_timeout
 from memline.contracts.receipt import ReceiptState, Status
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ class Receipt:
         """
         if until not in ("searchable", "committed"):
             raise InvalidInput(f"until must be 'searchable' or 'committed', not {until!r}.")
-        deadline = time.monotonic() + timeout
+        deadline = time.monotonic() + check_timeout(timeout)
         pause = _FIRST_LOOK
         while not self._arrived(until):
             left = deadline - time.monotonic()

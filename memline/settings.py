@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+from urllib.parse import quote
 
 from pydantic import AliasChoices, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from memline.contracts.errors import ConfigurationError
 
-__all__ = ["Settings", "load_settings"]
+__all__ = ["Settings", "load_settings", "sqlite_url"]
+
+#: At most a year, and at most a century: more is a slip, and some of it no date could hold.
+_Seconds = Annotated[float, Field(gt=0, le=31_536_000, allow_inf_nan=False)]
+_SecondsOrNone = Annotated[float, Field(ge=0, le=31_536_000, allow_inf_nan=False)]
+_Days = Annotated[float, Field(gt=0, le=36_500, allow_inf_nan=False)]
 
 
 class Settings(BaseSettings):
     """Every setting, with its default. Seconds and bytes unless a line says otherwise."""
 
-    model_config = SettingsConfigDict(env_prefix="MEMLINE_", env_file=".env", extra="ignore", populate_by_name=True, frozen=True)
+    # A variable that is set to nothing, as a compose file or a CI leaves many, is not set.
+    model_config = SettingsConfigDict(
+        env_prefix="MEMLINE_", env_file=".env", env_ignore_empty=True, extra="ignore", populate_by_name=True, frozen=True
+    )
 
     namespace: str = Field("default", description="The hard wall between applications or customers.")
     home: Path | None = Field(None, description="Folder of everything memline keeps on this machine; by default the user's data folder.")
@@ -45,31 +54,33 @@ class Settings(BaseSettings):
     index: str = Field("embedded", description="embedded, or the import path of an Index.")
 
     max_turn: int = Field(1024 * 1024, ge=1024, description="Most bytes of text in a turn.")
-    order_wait: float = Field(30.0, gt=0, description="How long a turn waits for an earlier one of its producer.")
-    lease: float = Field(60.0, gt=0, description="A worker that says nothing for this long is taken for dead.")
-    resend: float = Field(5.0, gt=0, description="A batch that nobody took for this long is sent again.")
+    order_wait: _Seconds = Field(30.0, description="How long a turn waits for an earlier one of its producer.")
+    lease: _Seconds = Field(60.0, description="A worker that says nothing for this long is taken for dead.")
+    resend: _Seconds = Field(5.0, description="A batch that nobody took for this long is sent again.")
     in_flight: int = Field(8, ge=1, description="Batches on their way at a time.")
     batch: int = Field(32, ge=1, le=1000, description="Most jobs in a batch.")
     max_attempts: int = Field(6, ge=1, description="Tries before a job is failed.")
-    model_timeout: float = Field(45.0, gt=0, description="Deadline of a model's call; must be shorter than the lease.")
-    search_deadline: float = Field(2.0, gt=0, description="Deadline of a search.")
-    reconcile_every: float = Field(900.0, ge=0, description="How often the index is compared with the ledger and repaired. 0: never.")
-    reconcile_budget: float = Field(60.0, gt=0, description="How long one such turn takes at most; the next one goes on where it stopped.")
-    prune_every: float = Field(300.0, gt=0, description="How often what is over age is removed from the ledger.")
-    keep_payloads: float = Field(
+    model_timeout: _Seconds = Field(45.0, description="Deadline of a model's call; must be shorter than the lease.")
+    search_deadline: _Seconds = Field(2.0, description="Deadline of a search.")
+    reconcile_every: _SecondsOrNone = Field(900.0, description="How often the index is compared with the ledger and repaired. 0: never.")
+    reconcile_budget: _Seconds = Field(60.0, description="How long one such turn takes at most; the next one goes on where it stopped.")
+    prune_every: _Seconds = Field(300.0, description="How often what is over age is removed from the ledger.")
+    keep_payloads: _Days = Field(
         7.0,
-        gt=0,
         description="Days that a finished job keeps its messages and replies, and a lane messages that no memory came from.",
     )
-    keep_failed: float = Field(30.0, gt=0, description="Days that a failed job keeps them, to be replayed.")
-    key_retention: float = Field(30.0, gt=0, description="Days that an idempotency key holds.")
-    keep_jobs: float = Field(90.0, gt=0, description="Days that a receipt is answered; one that a memory came from is answered longer.")
-    exit_drain: float = Field(5.0, ge=0, description="How long a process that ends goes on with what it accepted.")
+    keep_failed: _Days = Field(30.0, description="Days that a failed job keeps them, to be replayed.")
+    key_retention: _Days = Field(30.0, description="Days that an idempotency key holds.")
+    keep_jobs: _Days = Field(90.0, description="Days that a receipt is answered; one that a memory came from is answered longer.")
+    exit_drain: _SecondsOrNone = Field(5.0, description="How long a process that ends goes on with what it accepted.")
 
     def home_folder(self) -> Path:
-        """The home folder; it may not exist yet."""
+        """The home folder; it may not exist yet. Raises ConfigurationError for the home of a user that nobody knows."""
         if self.home is not None:
-            return self.home.expanduser()
+            try:
+                return self.home.expanduser()
+            except RuntimeError:
+                raise ConfigurationError(f"MEMLINE_HOME ({self.home}) begins with ~, and whose home that is can't be told.") from None
         from platformdirs import user_data_path  # only where no folder is named
 
         return user_data_path("memline", appauthor=False)
@@ -78,7 +89,7 @@ class Settings(BaseSettings):
         """The ledger's URL."""
         if self.ledger_url is not None:
             return self.ledger_url.get_secret_value()
-        return f"sqlite:///{self.home_folder() / 'ledger.db'}"
+        return sqlite_url(self.home_folder() / "ledger.db")
 
     def uses_model(self) -> bool:
         return self.extractor == "model" or (self.extractor == "auto" and self._has_openai)
@@ -91,10 +102,19 @@ class Settings(BaseSettings):
         return self.openai_api_key is not None
 
 
+def sqlite_url(path: Path) -> str:
+    """The URL of a SQLite file, whatever characters its path has."""
+    return f"sqlite:///{quote(str(path), safe='/:')}"
+
+
 def load_settings(**given: Any) -> Settings:
     """The settings of this process; *given* ones go before the environment. Raises ConfigurationError naming what is wrong."""
     try:
         settings = Settings(**given)
+    except (UnicodeDecodeError, OSError) as error:
+        raise ConfigurationError(
+            f"The .env file of this folder can't be read ({type(error).__name__}): it must be text in UTF-8 that this user may read."
+        ) from None
     except ValidationError as error:
         # Values are left out: a wrong URL may carry a password.
         told = "; ".join(
@@ -108,7 +128,3 @@ def load_settings(**given: Any) -> Settings:
             "else a call outlives the lease that pays for it once."
         )
     return settings
-
-
-def _variable(location: tuple[int | str, ...]) -> str:
-    return "MEMLINE_" + "_".join(str(part) for part in location).upper().removeprefix("MEMLINE_")

@@ -80,7 +80,8 @@ def examine_ledger(house: House) -> LedgerFound:
         try:
             _read_ledger(ledger, house.settings.namespace, found)
         except MemlineError as error:
-            found.findings.append(Finding("ledger", State.BAD, str(error), "Start it, or correct MEMLINE_LEDGER_URL."))
+            hint = "" if ledger.is_sqlite else "Start it, or correct MEMLINE_LEDGER_URL."  # of a file the error says all
+            found.findings.append(Finding("ledger", State.BAD, str(error), hint))
     return found
 
 

@@ -28,6 +28,10 @@ MAX_SCOPES = 256
 _CONNECTIVES = ("AND", "OR", "NOT")
 _ORDER = (Operator.GT, Operator.GTE, Operator.LT, Operator.LTE)
 
+#: Keys of a row that hold a time: asked for anything else they would never match, and nobody would learn why.
+_TIMES = ("created_at", "updated_at", "occurred_at", "expiration_date")
+_COMPARES_TIME = (*_ORDER, Operator.EQ, Operator.NE, Operator.IN, Operator.NIN)
+
 
 @dataclass(frozen=True, slots=True)
 class ScopeIds:
@@ -152,8 +156,15 @@ class _Parser:
         if operator in (Operator.IN, Operator.NIN):
             if not isinstance(raw, (list, tuple)):
                 raise InvalidFilter(f"{path} must be a list of values, not {type(raw).__name__}.")
-            return Condition(key, operator, tuple(_operand(f"{path}[{index}]", operator, item) for index, item in enumerate(raw)))
-        return Condition(key, operator, (_operand(path, operator, raw),))
+            named = [(f"{path}[{index}]", item) for index, item in enumerate(raw)]
+        else:
+            named = [(path, raw)]
+        operands = tuple(_operand(at, operator, item) for at, item in named)
+        if key in _TIMES and operator in _COMPARES_TIME:
+            for (at, item), operand in zip(named, operands, strict=True):
+                if operand.moment is None and item is not None:
+                    raise InvalidFilter(f"{at} is no time: compare {key} with a date, a datetime, YYYY-MM-DD or an ISO-8601 time.")
+        return Condition(key, operator, operands)
 
     def _count(self) -> None:
         self._conditions += 1

@@ -1,4 +1,4 @@
-"""Objects by import path: how a setting names an embedder, a chat model or an analyser of the application's own."""
+"""Parts of the application's own: an embedder, a chat model, an extractor or an index, given as an object or by its import path."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from importlib import import_module
 
 from memline.contracts.errors import ConfigurationError
 
-__all__ = ["load_object"]
+__all__ = ["check_fits", "load_object"]
 
 
 def load_object(path: str, setting: str) -> object:
@@ -34,3 +34,12 @@ def load_object(path: str, setting: str) -> object:
         except AttributeError:
             raise ConfigurationError(f"{setting} names {name!r} in {module_name!r}, which has no {part!r}: check the spelling.") from None
     return found
+
+
+def check_fits(part: object, port: type, name: str) -> None:
+    """Raises ConfigurationError where *part*, which *name* stands for, lacks a member of *port* (a Protocol)."""
+    members = [member for member in vars(port) if not member.startswith("_")]
+    # its class is asked first: what is a property there may take long to read
+    missing = [member for member in members if not (hasattr(type(part), member) or hasattr(part, member))]
+    if missing:
+        raise ConfigurationError(f"{name} is a {type(part).__name__}, which has no {', '.join(missing)}: {port.__name__} is its port.")

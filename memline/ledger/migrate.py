@@ -14,7 +14,7 @@ from sqlalchemy.engine import Connection
 from memline.contracts.errors import SchemaMismatch
 from memline.ledger.session import Ledger
 
-__all__ = ["HEAD", "open_ledger", "schema_revision", "upgrade"]
+__all__ = ["HEAD", "known_revision", "open_ledger", "schema_revision", "upgrade"]
 
 #: The newest revision under `migrations/versions/`; a test holds the two together.
 HEAD = "0001"
@@ -23,26 +23,31 @@ _LOCK = 0x6D656D30
 
 
 def open_ledger(ledger: Ledger) -> None:
-    """Fills an empty ledger; raises SchemaMismatch for one that this memline does not know."""
-    with ledger.read() as connection:
-        revision, empty = schema_revision(connection), not _tables(connection)
-    if revision == HEAD:
-        return
-    if revision is None and empty:
-        upgrade(ledger)
-        return
+    """Fills an empty ledger; raises SchemaMismatch for one that is not at `HEAD`."""
+    revision = known_revision(ledger)
     if revision is None:
-        raise SchemaMismatch(
-            f"The database at {ledger.shown_url} has tables but no memline schema: name an empty database in MEMLINE_LEDGER_URL."
-        )
-    if revision < HEAD:
+        upgrade(ledger)
+    elif revision != HEAD:
         raise SchemaMismatch(
             f"The ledger at {ledger.shown_url} has schema {revision}, this memline needs {HEAD}: stop the workers, back it up, "
             "then run `memline migrate`."
         )
-    raise SchemaMismatch(
-        f"The ledger at {ledger.shown_url} has schema {revision}, this memline knows up to {HEAD}: upgrade memline (`memline --version`)."
-    )
+
+
+def known_revision(ledger: Ledger) -> str | None:
+    """The revision a ledger is at, None for an empty one; raises SchemaMismatch for a newer one and for somebody else's database."""
+    with ledger.read() as connection:
+        revision, empty = schema_revision(connection), not _tables(connection)
+    if revision is None and not empty:
+        raise SchemaMismatch(
+            f"The database at {ledger.shown_url} has tables but no memline schema: name an empty database in MEMLINE_LEDGER_URL."
+        )
+    if revision is not None and revision > HEAD:
+        raise SchemaMismatch(
+            f"The ledger at {ledger.shown_url} has schema {revision}, this memline knows up to {HEAD}: "
+            "upgrade memline (`memline --version`)."
+        )
+    return revision
 
 
 def schema_revision(connection: Connection) -> str | None:

@@ -9,6 +9,7 @@ import time
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
@@ -77,6 +78,24 @@ class Ledger:
         # SQLite has one writer; threads of this process queue here fairly instead of polling the file's lock.
         self._writer = threading.RLock()
         _ledgers.add(self)
+
+    def make_file(self) -> None:
+        """Makes the SQLite file and its folder, if they are not there, for this user only; nothing for PostgreSQL.
+
+        Raises ConfigurationError where they can't be made.
+        """
+        if self.path is None:
+            return
+        file = Path(self.path)
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if not file.exists():
+                file.touch(mode=0o600)
+        except OSError as error:
+            raise ConfigurationError(
+                f"The file {file} can't be made ({error.strerror}): set the permissions of its folder, or name another one "
+                "in MEMLINE_HOME or MEMLINE_LEDGER_URL."
+            ) from error
 
     @contextmanager
     def read(self) -> Iterator[Connection]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from memline.contracts.clock import Clock
 from memline.contracts.errors import InvalidInput, TurnTooLarge
 from memline.contracts.ids import IdSource
+from memline.contracts.options import check_flag
 from memline.contracts.scope import Scope
 from memline.contracts.turn import (
     Turn,
@@ -44,8 +45,7 @@ def build_turn(
     """
     checked = check_messages(messages, max_bytes=max_turn)
     kept = check_metadata(metadata)
-    if not isinstance(infer, bool):
-        raise InvalidInput(f"infer must be True or False, not {type(infer).__name__}.")
+    inferred = check_flag("infer", infer)
     instruction = _check_prompt(prompt, max_turn)
     expires_on = check_expiration(expiration_date)
     occurred_at = check_timestamp(timestamp)
@@ -56,7 +56,7 @@ def build_turn(
         messages=checked,
         handed_at=clock.now(),
         metadata=kept,
-        infer=infer,
+        infer=inferred,
         prompt=instruction,
         expires_on=expires_on,
         occurred_at=occurred_at,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from datetime import datetime
 
-from memline.contracts.errors import InvalidInput, InvalidMessage
+from memline.contracts.errors import InvalidDate, InvalidInput, InvalidMessage
 from memline.contracts.turn import check_text
 
-__all__ = ["MAX_QUERY", "MAX_TOP_K", "check_limit", "check_query", "check_threshold", "check_top_k"]
+__all__ = ["MAX_QUERY", "MAX_TOP_K", "check_as_of", "check_limit", "check_query", "check_threshold", "check_top_k"]
 
 #: Longest query, in bytes of UTF-8.
 MAX_QUERY = 1 << 20
@@ -58,6 +59,17 @@ def check_threshold(value: object) -> float:
     if not 0 <= value <= 1:
         raise InvalidInput(f"threshold must lie between 0 and 1, as scores do; it is {_shown(value)}.")
     return float(value)
+
+
+def check_as_of(value: object) -> datetime | None:
+    """*value* as a time to look back from; raises InvalidDate for another type and for a time without a zone."""
+    if value is None:
+        return None
+    if not isinstance(value, datetime):
+        raise InvalidDate(f"as_of must be an aware datetime, not {type(value).__name__}.")
+    if value.tzinfo is None:
+        raise InvalidDate("as_of must be an aware datetime: give it a time zone.")
+    return value
 
 
 def _shown(value: float) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memline.contracts.clock import Clock
-from memline.contracts.errors import InvalidDate, ProviderError, ProviderUnavailable
+from memline.contracts.errors import ProviderError, ProviderUnavailable
 from memline.contracts.filters import Filter
 from memline.contracts.scope import check_namespace
 from memline.language.ports import Analyser, Embedder
@@ -21,7 +21,7 @@ from memline.ledger.memories import load_memories, owners_of
 from memline.ledger.postings import TermStatistics, term_statistics
 from memline.ledger.session import Ledger
 from memline.search.actors import ActorNames, named_in
-from memline.search.check import check_query, check_threshold, check_top_k
+from memline.search.check import check_as_of, check_query, check_threshold, check_top_k
 from memline.search.deadline import call_within
 from memline.search.gather import Asked, Gathered, Phases, gather
 from memline.search.index.port import Index
@@ -85,8 +85,7 @@ class Searcher:
         """
         check_namespace(namespace)
         query, top_k, threshold = check_query(query), check_top_k(top_k), check_threshold(threshold)
-        if as_of is not None and as_of.tzinfo is None:
-            raise InvalidDate("as_of must be an aware datetime: give it a time zone.")
+        as_of = check_as_of(as_of)
         phases = Phases(self._deadline, self._timer)
         if top_k == 0 or not filter.scopes:
             return SearchResult([], phases=phases.seconds if explain else {})

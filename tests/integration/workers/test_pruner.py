@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 
+import pytest
 import sqlalchemy as sa
 
+from memline import Memory, Status
 from memline.compose import House
+from memline.contracts.clock import SystemClock
+from memline.contracts.ids import TimeOrderedIds
+from memline.errors import UnknownReceipt
 from memline.ledger.counters import read_counters
 from memline.ledger.schema import jobs
 from memline.settings import load_settings
 from tests.integration.path.stacks import celery_stack, engine_stack
+from tests.parts import HandClock
 from tests.services import PostgresServer, RedisServer
 
 #: A retention of a second, so that a test sees it pass.
@@ -46,6 +53,18 @@ def test_the_engine_prunes_on_its_thread(tmp_path: Path) -> None:
     with engine_stack(tmp_path, **SOON) as stack, stack.memory() as memory:
         memory.add("I bought lamp number 7.", user_id="ann").wait(30)
         eventually(lambda: stripped(memory._house))
+
+
+def test_a_receipt_older_than_the_jobs_that_are_kept_is_unknown_and_not_lost(tmp_path: Path, redis_url: str) -> None:
+    settings = load_settings(home=tmp_path, redis_url=redis_url, embedder="tests.chaos.small_parts:SmallEmbedder")
+    now = SystemClock().now()
+    old, lost = (TimeOrderedIds(HandClock(now - timedelta(days=days))).new() for days in (91, 89))
+    with Memory(settings=settings) as memory:
+        with pytest.raises(UnknownReceipt, match="MEMLINE_KEEP_JOBS"):
+            memory.receipt(old)
+        assert memory.receipt(lost).status is Status.LOST
+        with memory._house.ledger.read() as connection:
+            assert read_counters(connection)["lost_turns"] == 1
 
 
 def test_the_settings_name_the_retentions_in_days(tmp_path: Path) -> None:

@@ -385,7 +385,9 @@ def test_an_unknown_path_or_method_is_answered_in_openais_shape(client: Client, 
 
 def test_a_body_without_length_is_refused(simulator: Simulator) -> None:
     client = Client(simulator.url)
-    client.connection.request("POST", "/v1/embeddings", iter([b"{}"]), encode_chunked=True)
+    client.connection.putrequest("POST", "/v1/embeddings")
+    client.connection.putheader("Transfer-Encoding", "chunked")
+    client.connection.endheaders()  # and no body: the answer does not wait for one
     response = client.connection.getresponse()
     assert response.status == 411 and response.getheader("Connection") == "close"
     response.read()

@@ -122,13 +122,13 @@ texts = st.sampled_from(TEXTS)
 ordered = texts | st.sampled_from(NUMBERS) | st.sampled_from(TIMES)
 scalars = ordered | st.booleans() | st.none()
 found_values = scalars | st.lists(scalars, max_size=3)
-KEYS = ["k", "m", "created_at", "deep.k"]
+KEYS = ["k", "m", "when", "deep.k"]
 SCOPE_IDS = {"user_id": ["a", "b"], "agent_id": ["x", "y"], "run_id": ["r"]}
 
 rows = st.fixed_dictionaries(
     {},
     optional={
-        **dict.fromkeys(("k", "m", "created_at"), found_values),
+        **dict.fromkeys(("k", "m", "when"), found_values),
         "deep": st.fixed_dictionaries({}, optional={"k": found_values}),
         **{key: st.sampled_from([*values, None]) for key, values in SCOPE_IDS.items()},
     },
