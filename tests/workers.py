@@ -61,6 +61,11 @@ class Worker:
     def signal(self, number: signal.Signals) -> None:
         os.kill(self.pid, number)
 
+    def wait(self, timeout: float = 10) -> None:
+        """Waits until it has ended by itself."""
+        if self._process is not None:
+            self._process.wait(timeout)
+
     @property
     def exit_code(self) -> int | None:
         return None if self._process is None else self._process.poll()

@@ -43,13 +43,13 @@ def home(house: House) -> Finding:
     """Whether the home folder can be written, and how much room its disk has. Nothing is left behind."""
     folder = house.settings.home_folder()
     existing = folder
-    while not existing.exists() and existing != existing.parent:
+    while not _is_there(existing) and existing != existing.parent:
         existing = existing.parent
     hint = "Set its permissions, or name another folder in MEMLINE_HOME."
     try:
         if not existing.is_dir():
             return Finding("home", State.BAD, f"{existing} is not a folder", "Name a folder in MEMLINE_HOME.")
-        if folder.exists():
+        if existing == folder:
             with tempfile.TemporaryFile(dir=folder):
                 pass
         elif not os.access(existing, os.W_OK | os.X_OK):
@@ -57,7 +57,7 @@ def home(house: House) -> Finding:
         free = shutil.disk_usage(existing).free
     except OSError as error:
         return Finding("home", State.BAD, f"{folder} can't be written ({error.strerror})", hint)
-    detail = f"{folder}, {_size(free)} free" + ("" if folder.exists() else ", made at the first use")
+    detail = f"{folder}, {_size(free)} free" + ("" if existing == folder else ", made at the first use")
     if free < LITTLE_SPACE:
         return Finding("home", State.BAD if free < NO_SPACE else State.WARN, detail, "Make room on this disk.")
     return Finding("home", State.OK, detail)
@@ -74,7 +74,7 @@ def examine_ledger(house: House) -> LedgerFound:
         found.findings.append(Finding("ledger", State.BAD, str(error), "Correct MEMLINE_LEDGER_URL."))
         return found
     with closing(ledger):
-        if ledger.path and not Path(ledger.path).exists():
+        if ledger.path and not _is_there(Path(ledger.path)):
             found.findings.append(Finding("ledger", State.OK, f"SQLite {sqlite3.sqlite_version}, {ledger.path}: made at the first use"))
             return found
         try:
@@ -83,6 +83,14 @@ def examine_ledger(house: House) -> LedgerFound:
             hint = "" if ledger.is_sqlite else "Start it, or correct MEMLINE_LEDGER_URL."  # of a file the error says all
             found.findings.append(Finding("ledger", State.BAD, str(error), hint))
     return found
+
+
+def _is_there(path: Path) -> bool:
+    """Whether it exists, as far as this user may see; what keeps the user out is told of the home folder."""
+    try:
+        return path.exists()
+    except OSError:
+        return False
 
 
 def _read_ledger(ledger: Ledger, namespace: str, found: LedgerFound) -> None:

@@ -95,7 +95,7 @@ def _conclude(options: Chosen, found: int, answers: list[Asked], user_id: str) -
     namespace = options.namespace or "demo"
     home = options.home or os.environ.get("MEMLINE_HOME")
     at_home = f" --home {_short(Path(home))}" if home else ""
-    console.print(text(f'  {_program()}{at_home} -n {namespace} search "what can I not eat?" -u {user_id} --explain'), soft_wrap=True)
+    console.print(text(f'  {_program()}{at_home} -n {namespace} search "what am I allergic to?" -u {user_id} --explain'), soft_wrap=True)
 
 
 def _program() -> str:

@@ -33,7 +33,7 @@ class JobState(StrEnum):
 
 
 State = Annotated[JobState | None, typer.Option("--state", help="Only jobs in this state.", show_default=False)]
-Limit = Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Most jobs to list.")]
+Limit = Annotated[int, typer.Option("--limit", min=1, max=1_000_000, metavar="N", help="Most jobs to list.")]
 
 _COLUMNS: dict[str, dict[str, Any]] = {"id": {"max_width": 36}, "tries": {"justify": "right"}, "reason": {"ratio": 1}}
 _STYLES = {"failed": "bold red", "conflict": "red", "cancelled": "yellow", "searchable": "green"}

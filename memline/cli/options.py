@@ -7,6 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from memline.contracts.errors import ScopeRequired
+
 __all__ = ["AgentId", "AsJson", "Filter", "RunId", "UserId", "json_object", "scope_ids", "wanted"]
 
 UserId = Annotated[str | None, typer.Option("--user-id", "-u", metavar="ID", help="Whose memory it is.", show_default=False)]
@@ -42,6 +44,8 @@ def json_object(option: str, text: str | None) -> dict[str, Any] | None:
 def wanted(ids: dict[str, str], text: str | None) -> dict[str, Any]:
     """The filter of a read: the scope ids of the options and the conditions of `--filter`; all of them must hold."""
     conditions = json_object("--filter", text) or {}
+    if not ids and not conditions:
+        raise ScopeRequired("Say whose memory to look in: --user-id, --agent-id or --run-id.")
     twice = sorted(ids.keys() & conditions.keys())
     if twice:
         raise typer.BadParameter(f"{', '.join(twice)} stands in the filter and in an option: give it once.", param_hint="--filter")

@@ -93,6 +93,9 @@ def accept_turns(tx: Connection, turns: Sequence[Turn], *, now: datetime, order_
             conflict = first[1] != turn.fingerprint
             new_repeats.append({"turn_id": turn.id, "job_id": first[0], "conflict": conflict, "at": now})
             accepted.append(Accepted(turn.id, first[0], Outcome.CONFLICT if conflict else Outcome.REPEAT))
+            if not conflict and turn.producer:
+                row = _bring_forward(producers[lane, turn.producer], first[0], turn.number)
+                released += [row] if row is not None else []
         else:
             row = _job_row(turn, epochs=epochs[lane], now=now)
             rows.append(row)
@@ -110,7 +113,7 @@ def accept_turns(tx: Connection, turns: Sequence[Turn], *, now: datetime, order_
         if turn.number > producer.expected and turn.number not in producer.waiting:
             producer.waiting[turn.number] = row
             if row is not None:
-                row["held_until"] = now + timedelta(seconds=order_wait)
+                row["held_until"] = row["held_until"] or now + timedelta(seconds=order_wait)
             continue
         if turn.number == producer.expected:
             producer.expected += 1
@@ -121,7 +124,7 @@ def accept_turns(tx: Connection, turns: Sequence[Turn], *, now: datetime, order_
 
     if rows:
         tx.execute(sa.insert(jobs), rows)
-    _write_released(tx, [row for row in released if "no" in row])
+    _write_released(tx, list({row["no"]: row for row in released if "no" in row}.values()))
     _write_producers(tx, producers, now=now)
     _write_lanes(tx, seats, now=now)
     if new_keys:
@@ -238,7 +241,7 @@ def _load_producers(tx: Connection, wanted: set[tuple[str, str]]) -> dict[tuple[
     for row in tx.execute(has_pair(sa.select(lane_producers), table.lane, table.producer, wanted)):
         found[row.lane, row.producer].expected = row.expected
     numbers = lane_numbers.c
-    waiting = sa.select(numbers.lane, numbers.producer, numbers.number, jobs.c.no).outerjoin(
+    waiting = sa.select(numbers.lane, numbers.producer, numbers.number, jobs.c.no, jobs.c.id, jobs.c.held_until).outerjoin(
         jobs,
         sa.and_(
             jobs.c.lane == numbers.lane,
@@ -248,8 +251,9 @@ def _load_producers(tx: Connection, wanted: set[tuple[str, str]]) -> dict[tuple[
             jobs.c.held_until.is_not(None),
         ),
     )
-    for lane, producer, number, no in tx.execute(has_pair(waiting, numbers.lane, numbers.producer, wanted)):
-        found[lane, producer].waiting[number] = None if no is None else {"no": no}
+    for lane, producer, number, no, job_id, held_until in tx.execute(has_pair(waiting, numbers.lane, numbers.producer, wanted)):
+        held = {"no": no, "id": job_id, "number": number, "place": None, "position": None, "held_until": held_until}
+        found[lane, producer].waiting[number] = None if no is None else held
         found[lane, producer].stored.add(number)
     return found
 
@@ -291,6 +295,16 @@ def _seat(lane: _Lane, row: dict[str, Any] | None) -> None:
     row |= {"place": lane.last_place, "position": lane.last_position, "held_until": None}
 
 
+def _bring_forward(producer: _Producer, job_id: str, number: int) -> dict[str, Any] | None:
+    """A turn handed over twice, the later call of which arrived first and is held: it takes effect at the place of the earlier call."""
+    for later, row in producer.waiting.items():
+        if later > number and row is not None and row["id"] == job_id:
+            producer.waiting[later] = None
+            row["number"] = number
+            return row
+    return None
+
+
 def _follow(lane: _Lane, producer: _Producer) -> list[dict[str, Any]]:
     """Seats what waited for the number that just arrived, and what waited for that."""
     released = []
@@ -308,8 +322,22 @@ def _write_released(tx: Connection, rows: Sequence[dict[str, Any]]) -> None:
         tx.execute(
             sa.update(jobs)
             .where(jobs.c.no == sa.bindparam("job_no"))
-            .values(place=sa.bindparam("seat"), position=sa.bindparam("turn"), held_until=None),
-            [{"job_no": row["no"], "seat": row["place"], "turn": row["position"]} for row in rows],
+            .values(
+                place=sa.bindparam("seat"),
+                position=sa.bindparam("turn"),
+                number=sa.bindparam("its_number"),
+                held_until=sa.bindparam("held", type_=jobs.c.held_until.type),
+            ),
+            [
+                {
+                    "job_no": row["no"],
+                    "seat": row["place"],
+                    "turn": row["position"],
+                    "its_number": row["number"],
+                    "held": row["held_until"],
+                }
+                for row in rows
+            ],
         )
 
 

@@ -21,6 +21,9 @@ __all__ = ["AcceptLoop", "Entries", "StreamEntry"]
 
 _log = logging.getLogger("memline.accept")
 
+#: How often a worker tries an entry that the ledger does not take.
+TRIES = 5
+
 
 class StreamEntry(Protocol):
     """An entry of the stream."""
@@ -55,6 +58,7 @@ class AcceptLoop:
         self._send = send
         self._consumer = consumer
         self._count = count
+        self._tries: dict[str, int] = {}
         self._next_claim = parts.clock.now()
         self._claim_after = ""
         self._uncounted = 0
@@ -129,10 +133,21 @@ class AcceptLoop:
         except Exception as error:  # noqa: BLE001
             if len(turns) > 1:
                 return sum(self._write([turn], [entry_id]) for turn, entry_id in zip(turns, entry_ids, strict=True))
-            _log.error("entry %s can't be accepted (%s) and was set aside", entry_ids[0], type(error).__name__)
-            self._stream.set_aside(entry_ids)
+            self._refused(entry_ids[0], error)
             return 0
+        for entry_id in entry_ids:
+            self._tries.pop(entry_id, None)
         self._stream.done(entry_ids)
         failpoints.hit("accept.after_done")
         self._send(claimed)
         return len(turns)
+
+    def _refused(self, entry_id: str, error: Exception) -> None:
+        """Leaves an entry unacknowledged, to be read again with what is stranded; after `TRIES` of it nothing but setting aside helps."""
+        self._tries[entry_id] = self._tries.get(entry_id, 0) + 1
+        if self._tries[entry_id] < TRIES:
+            _log.warning("entry %s could not be accepted (%s) and is tried again", entry_id, type(error).__name__)
+            return
+        _log.error("entry %s can't be accepted (%s) and was set aside", entry_id, type(error).__name__)
+        self._stream.set_aside([entry_id])
+        del self._tries[entry_id]

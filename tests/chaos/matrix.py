@@ -70,9 +70,11 @@ def table(outcomes: Sequence[Outcome], *, seconds: float) -> str:
     points = len({outcome.case.point for outcome in outcomes})
     lines += [
         "",
-        f"{len(outcomes)} runs over {points} points and {len(faults)} faults: {held} held, {len(outcomes) - held} failed, in "
-         f"{seconds / 60:.0f} minutes. Turns lost: {lost}, of them {flushed} by FLUSHALL while their receipt said `queued`. "
-         f"Longest time to quiet: {longest:.1f} s.",
+        (
+            f"{len(outcomes)} runs over {points} points and {len(faults)} faults: {held} held, {len(outcomes) - held} failed, in "
+            f"{seconds / 60:.0f} minutes. Turns lost: {lost}, of them {flushed} by FLUSHALL while their receipt said `queued`. "
+            f"Longest time to quiet: {longest:.1f} s."
+        ),
     ]
     if missed:
         lines.append(f"\\* the point was not reached in {missed} runs: the fault happened all the same, at another moment.")

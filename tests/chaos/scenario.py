@@ -154,6 +154,8 @@ class _Run:
             else:
                 self.hand_over(memory, 0, _TURNS)
             self.fault_at_the_point()
+        if self.case.fault == "SIGKILL" and not in_producer and self.outcome.reached:
+            self.workers[0].wait()  # the mark is made just before the end
         if not any(worker.exit_code is None for worker in self.workers) or self.case.fault.startswith("lease expiry"):
             self.start_worker()
         started = time.monotonic()

@@ -159,6 +159,9 @@ class Checks:
         world = self.world
         world.until_quiet()
         self.after_a_step()
+        world.spools_are_drained_and_failed_jobs_replayed()
+        world.until_quiet()
+        self.after_a_step()
         world.reconcile(deep=True)
         world.until_quiet()
         self.after_a_step()
@@ -197,7 +200,9 @@ class Checks:
         with world.ledger.read() as connection:
             for turn_id in [*world.reference.jobs, *world.reference.repeats]:
                 state_of_turn = receipt_state(connection, turn_id)
-                assert state_of_turn is not None and state_of_turn.finished and state_of_turn.status.ended, f"G1: {turn_id}: {state_of_turn}"
+                assert state_of_turn is not None and state_of_turn.finished and state_of_turn.status.ended, (
+                    f"G1: {turn_id}: {state_of_turn}"
+                )
 
     def _everything_is_found(self) -> None:
         """With the index whole, a search that asks for all finds all: of equal contents of an owner one."""

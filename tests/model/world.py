@@ -83,7 +83,7 @@ class World:
             extractor=Lines(paid=paid),
             times=LeaseTimes(lease=LEASE, resend=RESEND),
             limits=ClaimLimits(in_flight=3, batch=3, unit=2),
-            retry=RetryPolicy(max_attempts=3, first_delay=1.0, longest_delay=8.0, asks=2),
+            retry=RetryPolicy(max_attempts=2, first_delay=1.0, longest_delay=8.0, asks=2),
             order_wait=ORDER_WAIT,
         )
         self.searcher = Searcher(self.ledger, self.index, WordAnalyser(), TrigramEmbedder(), self.clock, timer=lambda: 0.0)
@@ -93,6 +93,8 @@ class World:
         self._loops = {name: self._new_loop(name) for name in ("one", "two")}
         self.turns: dict[str, Turn] = {}
         self._numbers: dict[tuple[str, str], int] = {}
+        #: Turns that did not reach the stream, and may come later.
+        self.spooled: list[Turn] = []
         #: Messages that wait in the broker, and those that were delivered once.
         self.messages: list[Lease] = []
         self.delivered: list[Lease] = []
@@ -206,6 +208,7 @@ class World:
             "relay": lambda: self.relay(1),
             "delete": lambda: self.delete(0),
             "delete newest": lambda: self.delete(-1),
+            "delete on its way": self.delete_on_its_way,
             "erase": lambda: self.erase(0),
             "index away": self.index_away,
         }
@@ -217,14 +220,17 @@ class World:
         made = Turn(id=f"turn-{len(self.turns) + 1:03}", handed_at=self.clock.now(), producer=producer, number=number, **turn)
         self.turns[made.id] = made
         if how == "lost":
+            self.spooled.append(made)
             return
         self.stream.append(made, first=how == "overtakes")
         if how == "twice":
             self.stream.append(made)
 
     def hand_over_again(self, which: int) -> None:
-        """An entry whose XADD was answered with an error is appended once more, or lay in a spool."""
-        if self.turns:
+        """A turn comes out of a spool, or an entry whose XADD was answered with an error is appended once more."""
+        if self.spooled:
+            self.stream.append(self.spooled.pop(which % len(self.spooled)))
+        elif self.turns:
             self.stream.append(list(self.turns.values())[which % len(self.turns)])
 
     def accept(self, consumer: str, trouble: Trouble | None = None, *, done_lost: str | None = None) -> None:
@@ -265,9 +271,7 @@ class World:
             name = inside[trouble.at // 4 % len(inside)] if point == "inside" else f"{lease.stage}.{point}"
             plan = {name: self._act(trouble, note if point != "after_commit" else lambda: None)}
         worker = f"worker-{len(self.delivered)}"
-        after = self._with_plan(
-            plan, lambda: run_stage(self.parts, lease.id, lease.epoch, lease.stage, worker=worker, send=self._send)
-        )
+        after = self._with_plan(plan, lambda: run_stage(self.parts, lease.id, lease.epoch, lease.stage, worker=worker, send=self._send))
         if ledger_then:
             self.fenced += 1
             assert after is None and self.dump() == ledger_then[0], f"G6: a worker whose lease was gone wrote at {lease.stage}"
@@ -356,6 +360,12 @@ class World:
             delete_memory(self.ledger, namespace, memory_id, now=self.clock.now())
             self.deleted.add(memory_id)
 
+    def delete_on_its_way(self) -> None:
+        """A memory is deleted that a relay has in its hands at the moment."""
+        query = "SELECT count(*) FROM memories m WHERE m.state != 'deleted' AND m.no < (SELECT min(n.no) FROM memories n"
+        query += " JOIN outbox o ON o.object_id = n.id WHERE o.lease IS NOT NULL AND n.state != 'deleted')"
+        self.delete(self.sql.execute(query).fetchone()[0])
+
     def erase(self, which: int) -> None:
         """The first thing an erase does: it raises the epoch of its subject. Jobs under the old one must end cancelled."""
         scope = SCOPES[which % len(SCOPES)]
@@ -367,14 +377,23 @@ class World:
         query = "SELECT id FROM jobs WHERE namespace = ? AND committed_at IS NULL"
         self.doomed |= {job_id for (job_id,) in self.sql.execute(query, (scope.namespace,))}
 
+    def retriable(self) -> list[str]:
+        query = "SELECT id FROM jobs WHERE finished_at IS NOT NULL AND stage != 'done' AND messages IS NOT NULL AND state != 'cancelled'"
+        return [job_id for (job_id,) in self.sql.execute(query)]
+
     def retry(self, which: int) -> None:
-        query = "SELECT id FROM jobs WHERE finished_at IS NOT NULL AND stage != 'done' AND state != 'cancelled' ORDER BY no"
-        rows = self.sql.execute(query).fetchall()
-        if rows:
-            job_id = rows[which % len(rows)][0]
+        if ids := self.retriable():
+            job_id = ids[which % len(ids)]
             with self.ledger.write() as tx:
                 retry_job(tx, job_id, now=self.clock.now())
             self.retried.add(job_id)
+
+    def spools_are_drained_and_failed_jobs_replayed(self) -> None:
+        for turn in self.spooled:
+            self.stream.append(turn)
+        self.spooled = []
+        for _ in self.retriable():
+            self.retry(0)
 
     def until_quiet(self) -> None:
         """The faults are over: everything runs until nothing is left to do."""

@@ -230,6 +230,25 @@ def test_only_what_is_missing_counts_as_a_gap(ledger: Ledger) -> None:
     assert counted(ledger, "order_gaps") == 2  # 2 and 4
 
 
+@pytest.mark.parametrize("together", [True, False])
+def test_a_turn_whose_second_call_arrives_first_takes_effect_at_the_place_of_the_first_call(ledger: Ledger, together: bool) -> None:
+    first, other = numbered(1, idempotency_key="k"), numbered(2)
+    again = make_turn("fact 1 of p", id="p-3", producer="p", number=3, idempotency_key="k")
+    if together:
+        take_in(ledger, other, again, first)
+    else:
+        for turn in (other, again, first):
+            take_in(ledger, turn)
+    assert seated(ledger) == ["p-3", "p-2"]  # the second call's job stands for both
+    with ledger.read() as connection:
+        state = receipt_state(connection, "p-1")
+    assert state is not None
+    assert state.same_as == "p-3"
+    take_in(ledger, numbered(4))
+    assert seated(ledger) == ["p-3", "p-2", "p-4"]
+    assert counted(ledger, "order_gaps") == counted(ledger, "late_turns") == 0
+
+
 def test_a_number_given_out_twice_loses_no_turn(ledger: Ledger) -> None:
     take_in(ledger, numbered(2), make_turn("twin", id="twin", producer="p", number=2))
     take_in(ledger, numbered(1))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -151,6 +152,17 @@ def test_an_entry_of_a_newer_memline_is_left_for_a_newer_worker(parts: Parts, st
     assert (stream.length(), stream.pending_count()) == (1, 1)
 
 
+def until(parts: Parts, done: Callable[[], bool], seconds: float = 10) -> None:
+    """Waits for *done*; idle entries are claimed only after a sixth of order_wait, by Redis's time and by the clock."""
+    deadline = time.monotonic() + seconds
+    clock = parts.clock
+    assert isinstance(clock, HandClock)
+    while not done():
+        assert time.monotonic() < deadline
+        clock.advance(0.2)
+        time.sleep(0.02)
+
+
 GARBAGE = [
     b"",
     b"not json",
@@ -177,16 +189,38 @@ def test_garbage_is_set_aside_and_holds_up_nobody(parts: Parts, stream: TurnStre
 
 
 @pytest.mark.parametrize("change", [{"user_id": 7}, {"metadata": 3}, {"number": "one"}, {"id": None}, {"namespace": None}])
-def test_an_entry_that_reads_like_a_turn_and_can_not_be_accepted_is_set_aside_alone(
+def test_an_entry_that_reads_like_a_turn_and_can_not_be_accepted_is_set_aside_alone_after_some_tries(
     parts: Parts, stream: TurnStream, client: redis.Redis, change: dict[str, Any]
 ) -> None:
     put(stream, make_turn("one", id="a"))
     append(client, stream, json.dumps(json.loads(make_turn("bad", id="bad", producer="p", number=1).to_wire()) | change))
     put(stream, make_turn("two", id="b"))
-    assert loop(parts, stream).run_once(block_ms=0) + loop(parts, stream).run_once(block_ms=0) == 2
+    consumer = loop(parts, stream)
+    assert consumer.run_once(block_ms=0) + consumer.run_once(block_ms=0) == 2
     assert ids(parts.ledger) == ["a", "b"]
-    assert (stream.length(), stream.pending_count()) == (0, 0)
+    assert (stream.length(), stream.pending_count()) == (1, 1)
+    until(parts, lambda: consumer.run_once(block_ms=0) == 0 and stream.length() == 0)
+    assert stream.pending_count() == 0
     assert client.llen(f"{stream.key}:unreadable") == 1
+
+
+def test_a_turn_that_one_accident_kept_out_is_accepted_at_the_next_try(
+    parts: Parts, stream: TurnStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(stream, make_turn("one", id="a"))
+    accidents = [RuntimeError("an accident")]
+
+    def once(point: str) -> None:
+        if point == "accept.before_commit" and accidents:
+            raise accidents.pop()
+
+    monkeypatch.setattr("memline.contracts.failpoints.hit", once)
+    consumer = loop(parts, stream)
+    assert consumer.run_once(block_ms=0) == 0
+    assert ids(parts.ledger) == []
+    until(parts, lambda: consumer.run_once(block_ms=0) == 1)
+    assert ids(parts.ledger) == ["a"]
+    assert stream.length() == 0
 
 
 def test_two_consumers_share_the_stream(parts: Parts, stream: TurnStream) -> None:
