@@ -17,8 +17,10 @@ help:
 	@echo "make chaos     every fault at every point, on real servers; the table goes into docs/guarantees.md (more than an hour)"
 	@echo "make clean     remove the environment, the demo's memory, builds and caches"
 
+# Without services and without the key that a shell may hold: the demo calls nobody and costs nothing.
 demo: $(VENV)/installed
-	@MEMLINE_HOME="$(CURDIR)/.memline-demo" $(BIN)/memline demo
+	@env -u MEMLINE_REDIS_URL -u MEMLINE_LEDGER_URL MEMLINE_EXTRACTOR=rules MEMLINE_EMBEDDER=local MEMLINE_INDEX=embedded \
+		MEMLINE_HOME="$(CURDIR)/.memline-demo" $(BIN)/memline demo
 
 test: $(VENV)/installed-dev services
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)

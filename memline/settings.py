@@ -39,12 +39,12 @@ class Settings(BaseSettings):
     openai_api_key: SecretStr | None = Field(
         None,
         validation_alias=AliasChoices("MEMLINE_OPENAI_API_KEY", "OPENAI_API_KEY"),
-        description="Switches extraction and embedding over to OpenAI, or to any server that speaks its protocol.",
+        description="Switches extraction and embedding to OpenAI, or to any server of its protocol. `OPENAI_API_KEY` does, too.",
     )
     openai_base_url: str | None = Field(
         None,
         validation_alias=AliasChoices("MEMLINE_OPENAI_BASE_URL", "OPENAI_BASE_URL"),
-        description="Base URL of that server.",
+        description="Base URL of that server; or `OPENAI_BASE_URL`.",
     )
     chat_model: str = Field("gpt-5-mini", description="Model that extracts, or the import path (package.module:name) of a ChatModel.")
     embedding_model: str = Field("text-embedding-3-small", description="Model that embeds, where the embedder is openai.")

@@ -314,6 +314,8 @@ def _write_rows(tx: Connection, work: _Commit, numbers: Mapping[str, int], *, mo
     for row, candidate, links in zip(work.rows, work.candidates, work.links, strict=True):
         no = numbers[row["id"]]
         vector_rows.append({"memory_no": no, "model": model, "dimension": len(candidate.vector) // 4, "vector": candidate.vector})
+        # one that came after its day and was retired at once, for its twin in the same batch, has no terms: as any that expired
+        terms = {} if row["state"] == "expired" else candidate.terms
         posting_rows += [
             {
                 "owner_no": row["owner_no"],
@@ -323,7 +325,7 @@ def _write_rows(tx: Connection, work: _Commit, numbers: Mapping[str, int], *, mo
                 "length": candidate.length,
                 "live": row["state"] == "live",
             }
-            for term, tf in candidate.terms.items()
+            for term, tf in terms.items()
         ]
         for memory_id, relation in links:
             to_no = work.by_id[memory_id].get("no") or numbers.get(memory_id)

@@ -50,7 +50,8 @@ _NEVER = {
         SELECT key FROM lanes l WHERE lease_id IS NOT NULL
         AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.lane = l.key AND j.lease_id = l.lease_id)""",
     "G7: superseded by what was said before it": """
-        SELECT m.id FROM memories m JOIN memories n ON n.id = m.superseded_by WHERE n.valid_from < m.valid_from OR n.owner_no != m.owner_no""",
+        SELECT m.id FROM memories m JOIN memories n ON n.id = m.superseded_by
+        WHERE n.valid_from < m.valid_from OR n.owner_no != m.owner_no""",
 }
 
 
@@ -171,7 +172,8 @@ class Checks:
             "a lease is left": "SELECT id FROM leases",
             "a lane is not done": "SELECT key FROM lanes WHERE lease_id IS NOT NULL OR done_position != last_position",
             "an outbox row is left": "SELECT object_id FROM outbox",
-            "a job is in no end state": "SELECT id FROM jobs WHERE finished_at IS NULL OR state NOT IN ('searchable', 'failed', 'cancelled')",
+            "a job is in no end state": """
+                SELECT id FROM jobs WHERE finished_at IS NULL OR state NOT IN ('searchable', 'failed', 'cancelled')""",
         }.items():
             left = world.sql.execute(query).fetchall()
             assert not left, f"G1: {what}: {left}"

@@ -191,7 +191,7 @@ class SameThread:
         future: Future[Any] = Future()
         try:
             future.set_result(function(*args))
-        except BaseException as error:  # noqa: BLE001 - told to whoever asks for the result, as a pool does
+        except BaseException as error:
             future.set_exception(error)
         return future
 

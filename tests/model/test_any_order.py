@@ -24,7 +24,8 @@ from memline.ledger.meta import check_embedder
 from memline.ledger.migrate import open_ledger
 from memline.ledger.session import Ledger
 from tests.model.checks import Checks
-from tests.model.world import SCOPES, Trouble, World
+from tests.model.troubles import Trouble
+from tests.model.world import SCOPES, World
 from tests.parts import START, TrigramEmbedder
 
 # Read here: a test's environment has no MEMLINE_* left.

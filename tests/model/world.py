@@ -6,7 +6,6 @@ import sqlite3
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -18,7 +17,7 @@ from memline.contracts.scope import Scope, Subject
 from memline.contracts.turn import Turn
 from memline.ledger.accept import accept_turns
 from memline.ledger.claim import ClaimLimits
-from memline.ledger.jobs import Stage, retry_job
+from memline.ledger.jobs import retry_job
 from memline.ledger.leases import Lease, LeaseTimes
 from memline.ledger.retire import delete_memory
 from memline.ledger.schema import metadata
@@ -35,33 +34,15 @@ from memline.workers.accept_loop import AcceptLoop
 from memline.workers.sweep import sweep_once
 from tests.model.fakes import Killed, Lines, ListStream, ModelIndex, SameThread, one_at_a_time
 from tests.model.reference import Reference
+from tests.model.troubles import ACCEPT, INSIDE, RELAY, STAGE, Trouble
 from tests.parts import CountingIds, HandClock, TrigramEmbedder, WordAnalyser, make_parts
 
-__all__ = ["SCOPES", "Trouble", "World"]
+__all__ = ["SCOPES", "World"]
 
 #: Two lanes of one owner, and a namesake in another namespace.
 SCOPES = (Scope("default", "ann"), Scope("default", "ann", None, "r1"), Scope("other", "ann"))
 
 ORDER_WAIT, LEASE, RESEND = 30.0, 60.0, 5.0
-
-#: Where something may happen (each time also where no transaction is open), by what is run.
-_STAGE = ("taken", "inside", "before_commit", "after_commit"), ("taken", "inside", "after_commit")
-_RELAY = ("claimed", "before_write", "after_write", "before_settle", "after_settle"), ("claimed", "before_write", "after_write")
-_ACCEPT = ("before_commit", "after_commit", "after_done"), ("after_commit", "after_done")
-_INSIDE = {Stage.EXTRACT: ("extract.before_ask", "extract.after_ask", "extract.after_store"), Stage.EMBED: ("embed.before_call",)}
-
-
-@dataclass(frozen=True)
-class Trouble:
-    """What happens at a named point: the process is killed, an exception, an answer lost; or this goes on *meanwhile*."""
-
-    kind: str
-    at: int
-    meanwhile: tuple[str, ...] = ()
-
-    def point(self, points: tuple[tuple[str, ...], tuple[str, ...]]) -> str:
-        which = points[self.kind == "meanwhile"]
-        return which[self.at % len(which)]
 
 
 class World:
@@ -235,7 +216,7 @@ class World:
 
     def accept(self, consumer: str, trouble: Trouble | None = None, *, done_lost: str | None = None) -> None:
         self.stream.loses = done_lost
-        plan = {} if trouble is None else {"accept." + trouble.point(_ACCEPT): self._act(trouble)}
+        plan = {} if trouble is None else {"accept." + trouble.point(ACCEPT): self._act(trouble)}
         self._with_plan(plan, lambda: self._loops[consumer].run_once(block_ms=0))
         self.stream.loses = None
         if trouble is not None and trouble.kind == "kill":
@@ -266,8 +247,8 @@ class World:
 
         plan = {}
         if trouble is not None:
-            point = trouble.point(_STAGE)
-            inside = _INSIDE.get(lease.stage, (f"{lease.stage}.taken",))
+            point = trouble.point(STAGE)
+            inside = INSIDE.get(lease.stage, (f"{lease.stage}.taken",))
             name = inside[trouble.at // 4 % len(inside)] if point == "inside" else f"{lease.stage}.{point}"
             plan = {name: self._act(trouble, note if point != "after_commit" else lambda: None)}
         worker = f"worker-{len(self.delivered)}"
@@ -318,7 +299,7 @@ class World:
             # a relay that writes after its lease may leave an older state, which the reconciler finds
             self.hurt |= (self.clock.now() - started).total_seconds() >= LEASE
 
-        plan = {} if trouble is None else {"relay." + trouble.point(_RELAY): self._act(trouble, note)}
+        plan = {} if trouble is None else {"relay." + trouble.point(RELAY): self._act(trouble, note)}
         relay = self._relays[which % 2]
         self._with_plan(plan, relay.run_once)
         if trouble is not None and trouble.kind == "kill":

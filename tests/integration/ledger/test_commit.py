@@ -258,6 +258,19 @@ def test_an_expired_twin_is_retired_first(parts: Parts) -> None:
     assert [key.id for key in keys] == [new.id]
 
 
+def test_a_memory_that_is_retired_in_the_commit_that_adds_it_leaves_no_postings(parts: Parts) -> None:
+    clock = parts.clock
+    assert isinstance(clock, HandClock)
+    turns = [make_turn("User is in Rome", id=name, expires_on=START.date()) for name in ("a", "b")]
+    clock.advance(86400)  # both waited until they had expired, and go in one batch
+    accept(parts, *turns)
+    run_all(parts)
+    old, new = table(parts.ledger, memories)
+    assert (old.state, old.version, new.state) == ("expired", 2, "live")
+    assert {row.memory_no for row in table(parts.ledger, postings)} == {new.no}
+    check_counts(parts.ledger)
+
+
 def _keys(ledger: Ledger) -> list[Any]:
     from memline.contracts.index_object import ObjectKey
 
