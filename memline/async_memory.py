@@ -85,6 +85,8 @@ class AsyncMemory:
     delete_all = _threaded(Memory.delete_all)
     reset = _threaded(Memory.reset)
     erase = _threaded(Memory.erase)
+    chat = _threaded(Memory.chat)
+    from_config = Memory.from_config
 
     async def close(self) -> None:
         """See `Memory.close`."""

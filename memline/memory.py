@@ -77,6 +77,11 @@ class Memory:
     def settings(self) -> Settings:
         return self._house.settings
 
+    @property
+    def models(self) -> tuple[str, str]:
+        """What extracts and what embeds, by name."""
+        return self._house.extractor.name, self._house.embedder.model
+
     # Writing
 
     def add(
@@ -385,7 +390,14 @@ class Memory:
         _refuse_unknown(call, unknown)
 
 
+#: Options of mem0 that memline will have.
+_LATER = frozenset({"rerank", "reference_date", "memory_type"})
+
+
 def _refuse_unknown(call: str, unknown: Mapping[str, object]) -> None:
-    if unknown:
-        where = "memline.Memory" if call == "Memory" else f"memline.Memory.{call}"
-        raise UnknownOption(f"{call} has no option {', '.join(sorted(unknown))}; nothing was changed. See help({where}).")
+    if not unknown:
+        return
+    if later := sorted(_LATER & unknown.keys()):
+        raise NotSupportedYet(f"{call}({', '.join(later)}=…) is not built yet; nothing was changed. Leave it out.")
+    where = "memline.Memory" if call == "Memory" else f"memline.Memory.{call}"
+    raise UnknownOption(f"{call} has no option {', '.join(sorted(unknown))}; nothing was changed. See help({where}).")

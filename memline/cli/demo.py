@@ -34,9 +34,9 @@ def demo(
 
     options = chosen(context)
     turns, questions = demo_run.conversation(), demo_run.questions()
-    if not as_json:
-        introduce(turns)
     with options.memory(demo_run.NAMESPACE) as memory:
+        if not as_json:
+            introduce(turns, *memory.models)
         with bar("Remembering", len(turns), unit="turns") as progress:
 
             def show(told: Told) -> None:

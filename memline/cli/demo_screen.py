@@ -20,13 +20,14 @@ __all__ = ["introduce", "show_question", "show_told"]
 _WHY_NARROW, _WHY_WIDE = 22, 38
 
 
-def introduce(turns: Sequence[Mapping[str, Any]]) -> None:
-    """What is about to be read."""
+def introduce(turns: Sequence[Mapping[str, Any]], extractor: str, embedder: str) -> None:
+    """What is about to be read, and by what: a model that costs is named before it is asked."""
     sessions = len({turn["session"] for turn in turns})
     first, last = day(turns[0]["timestamp"]), day(turns[-1]["timestamp"])
     console = screen()
     console.print()
     console.print(text("memline demo", "bold") + text(f"  {len(turns)} turns of {sessions} sessions, {first} to {last}", "dim"))
+    console.print(text(f"extracted by {extractor}, embedded by {embedder}", "dim"))
     console.file.flush()
 
 

@@ -30,7 +30,7 @@ def check_scope_id(name: str, value: object) -> str:
     """
     kind = name.rpartition(".")[2].removesuffix("_id")
     if isinstance(value, bool) or not isinstance(value, (str, int)):
-        raise InvalidScopeId(f"{name} must be a string, not {type(value).__name__}.")
+        raise InvalidScopeId(f"{name} must be a string, not {type(value).__name__}: write str({name}) if that is the id you mean.")
     if isinstance(value, int) and value.bit_length() > 1024:  # beyond MAX_ID_LENGTH digits, and Python may refuse to write it out
         raise InvalidScopeId(f"Invalid {name}: a number of {value.bit_length()} bits, the longest id has {MAX_ID_LENGTH} characters.")
     text = str.strip(value) if isinstance(value, str) else str(value)

@@ -152,6 +152,7 @@ _NOT_THE_ONE = words(
 )
 _FAVOURITE = re.compile(r"(?:all-time )?(?:favou?rite) (?P<what>(?:[\w-]+ ){0,2}[\w-]+)")
 _NO_FAVOURITE = words("thing things part parts one ones memory moment time way place spot people bit aspect activity person")
+_SINCE_WHEN = re.compile(r"(?<! for),? (?:now|these days|from now on|as of (?:now|today))$")
 _NO_VALUE = re.compile(
     r"(?:not|no longer|still|probably|maybe|always|about|being|getting|going|gone|too|very|so|really|quite|hard|easy|one of|either|"
     r"both|when|because|that|"
@@ -243,7 +244,7 @@ def _of_label(text: str) -> str | None:
     elif (found := _THE.fullmatch(text)) is None or "of" in found.group("label").split():
         return None
     label = found.group("label").replace("’", "'").lower()
-    value = found.group("value")
+    value = _SINCE_WHEN.sub("", found.group("value"))
     if (
         subject is None
         or _DOUBT.search(label)
