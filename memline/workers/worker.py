@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import socket
+import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from memline.contracts.errors import ServiceUnavailable
 from memline.ledger.counters import count
 from memline.ledger.jobs import STAGES, Stage
 from memline.ledger.leases import Lease
@@ -33,10 +37,18 @@ RELAY_EVERY = 0.05
 FORGET_CONSUMERS = 86_400_000
 
 
+_log = logging.getLogger("memline.worker")
+
+#: Seconds before a worker whose Celery ended by itself starts again, and between two looks whether Redis is back.
+_PAUSE = 1.0
+
+
 class Stream(Entries, Protocol):
     """What a worker needs of the stream."""
 
     def forget_consumers(self, *, idle_ms: int) -> int: ...
+
+    def ping(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +93,11 @@ def run_worker(
     reconcile: ReconcileTurns | None = None,
     log_level: str = "WARNING",
 ) -> None:
-    """Works until SIGTERM or SIGINT; what a stage has begun is finished first."""
+    """Works until SIGTERM or SIGINT; what a stage has begun is finished first.
+
+    Celery's worker can end by itself: kombu raises where it acknowledges on a connection that Redis closed. Then this process starts
+    again, as new, under the same process id.
+    """
     work = _Work(parts)
     app = make_app(redis_url, prefix=prefix, run=work.run, too_new=work.count_too_new)
     work.send = CelerySend(app)
@@ -92,11 +108,13 @@ def run_worker(
         loops.append(Loop("reconcile", reconcile.run_once, idle=LOOK_EVERY))
     for loop in loops:
         loop.start()
+    asked_to_end = False
     try:
         if roles.stages:
-            _serve(app, roles, log_level)
+            asked_to_end = _serve(app, roles, log_level)
         else:
             _wait_for_signal()
+            asked_to_end = True
     finally:
         if reconcile is not None:
             reconcile.stop()
@@ -104,6 +122,23 @@ def run_worker(
             loop.stop()
         for loop in loops:
             loop.join(10)
+    if not asked_to_end:
+        _start_again(stream)
+
+
+def _start_again(stream: Stream) -> None:
+    """Replaces this process by a new run of its own command, once Redis answers."""
+    _log.error("Celery's worker ended by itself; the process starts again. Leases that it held are taken over by the sweep.")
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_DFL)
+    while True:
+        time.sleep(_PAUSE)
+        try:
+            stream.ping()
+            break
+        except ServiceUnavailable as error:
+            _log.warning("%s", error)
+    os.execv(sys.executable, sys.orig_argv)  # noqa: S606
 
 
 def _prune(pruner: Pruner, stream: Stream) -> Callable[[], int]:
@@ -130,7 +165,10 @@ def _loops(parts: Parts, relay: Relay, stream: Stream, send: CelerySend, roles: 
     return found
 
 
-def _serve(app: object, roles: Roles, log_level: str) -> None:
+def _serve(app: object, roles: Roles, log_level: str) -> bool:
+    """Serves the stages; False when the worker ended without having been asked to."""
+    from celery.worker import state
+
     worker = app.Worker(  # type: ignore[attr-defined]
         pool=roles.pool,
         concurrency=roles.concurrency,
@@ -143,6 +181,7 @@ def _serve(app: object, roles: Roles, log_level: str) -> None:
         quiet=True,
     )
     worker.start()
+    return state.should_stop is not None or state.should_terminate is not None
 
 
 def _wait_for_signal() -> None:
