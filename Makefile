@@ -38,6 +38,7 @@ bench: $(VENV)/installed-dev
 	@$(BIN)/python -m bench.speed
 
 chaos: $(VENV)/installed-dev
+	@MEMLINE_CHAOS_FULL=1 $(BIN)/python -m pytest tests/chaos/test_lanes.py tests/chaos/test_bounded_growth.py
 	@$(BIN)/python -m tests.chaos.matrix --write
 
 clean:

@@ -1,19 +1,22 @@
 """The crash matrix: every failpoint with every fault, on real workers. `python -m tests.chaos.matrix` runs all of it and prints what held.
 
-    python -m tests.chaos.matrix [--seed N --some K] [--only POINT] [--fault FAULT] [--shards N] [--write]
+    python -m tests.chaos.matrix [--seed N --some K] [--only POINT] [--fault FAULT] [--shards N] [--results FILE] [--write]
 
-`--write` puts the table into docs/guarantees.md, with the figures of the run.
+`--write` puts the table into docs/guarantees.md, with the figures of the run. `--results FILE` keeps each case's outcome there; a later
+call with the same file runs only what is not there or did not hold, and the table is of all of it.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import multiprocessing
 import random
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from memline.contracts.failpoints import POINTS
@@ -70,11 +73,9 @@ def table(outcomes: Sequence[Outcome], *, seconds: float) -> str:
     points = len({outcome.case.point for outcome in outcomes})
     lines += [
         "",
-        (
-            f"{len(outcomes)} runs over {points} points and {len(faults)} faults: {held} held, {len(outcomes) - held} failed, in "
-            f"{seconds / 60:.0f} minutes. Turns lost: {lost}, of them {flushed} by FLUSHALL while their receipt said `queued`. "
-            f"Longest time to quiet: {longest:.1f} s."
-        ),
+        f"{len(outcomes)} runs over {points} points and {len(faults)} faults: {held} held, {len(outcomes) - held} failed.",
+        f"Machine time {seconds / 60:.0f} minutes; longest time to quiet {longest:.1f} s.",
+        f"Turns lost: {lost}, of them {flushed} by FLUSHALL while their receipt said `queued`.",
     ]
     if missed:
         lines.append(f"\\* the point was not reached in {missed} runs: the fault happened all the same, at another moment.")
@@ -86,14 +87,18 @@ def main() -> int:
     given = _arguments()
     cases = some_cases(given.some, seed=given.seed) if given.some else all_cases()
     cases = [case for case in cases if given.only in (None, case.point) and given.fault in (None, case.fault)]
-    started = time.monotonic()
+    kept = _read(given.results)
+    cases = [case for case in cases if case not in kept or not kept[case].held]
     if given.shards > 1:
         with multiprocessing.get_context("spawn").Pool(given.shards) as pool:
             shards = [cases[shard :: given.shards] for shard in range(given.shards)]
             outcomes = [outcome for part in pool.map(_run, shards) for outcome in part]
     else:
         outcomes = _run(cases)
-    text = table(outcomes, seconds=time.monotonic() - started)
+    kept |= {outcome.case: outcome for outcome in outcomes}
+    _keep(given.results, kept.values())
+    outcomes = list(kept.values())
+    text = table(outcomes, seconds=sum(outcome.seconds for outcome in outcomes))
     sys.stdout.write("\n" + text)
     for problem, number in Counter(problem for outcome in outcomes for problem in outcome.problems).most_common():
         sys.stdout.write(f"{number} × {problem}\n")
@@ -108,13 +113,28 @@ def _run(cases: Iterable[Case]) -> list[Outcome]:
     outcomes = []
     with servers() as found:
         for case in cases:
+            started = time.monotonic()
             outcome = run_case(found, case)
+            outcome.seconds = time.monotonic() - started
             outcomes.append(outcome)
             told = "held" if outcome.held else "FAILED: " + "; ".join(outcome.problems)
             reached = "" if outcome.reached else " (point not reached)"
             sys.stdout.write(f"{case.point:<26}{case.fault:<30}{outcome.lag_seconds:6.1f} s  {told}{reached}\n")
             sys.stdout.flush()
     return outcomes
+
+
+def _read(path: Path | None) -> dict[Case, Outcome]:
+    """The outcomes that an earlier call kept."""
+    if path is None or not path.exists():
+        return {}
+    found = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    return {Case(**raw["case"]): Outcome(**(raw | {"case": Case(**raw["case"])})) for raw in found}
+
+
+def _keep(path: Path | None, outcomes: Iterable[Outcome]) -> None:
+    if path is not None:
+        path.write_text("".join(json.dumps(asdict(outcome)) + "\n" for outcome in outcomes), encoding="utf-8")
 
 
 def _arguments() -> argparse.Namespace:
@@ -124,6 +144,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--only", help="one point")
     parser.add_argument("--fault", help="one fault")
     parser.add_argument("--shards", type=int, default=2, help="so many cases side by side, each with servers of its own")
+    parser.add_argument("--results", type=Path, help="keep outcomes in this file, and go on from it")
     parser.add_argument("--write", action="store_true", help="write the table into docs/guarantees.md")
     return parser.parse_args()
 

@@ -78,7 +78,9 @@ class Outcome:
     problems: list[str] = field(default_factory=list)
     lost: int = 0
     allowed_to_be_lost: int = 0
+    #: From the fault to quiet, and of the whole case.
     lag_seconds: float = 0.0
+    seconds: float = 0.0
 
     @property
     def held(self) -> bool:
