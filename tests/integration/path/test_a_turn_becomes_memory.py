@@ -9,6 +9,8 @@ import threading
 from typing import Any
 
 import pytest
+
+from memline import Memory, Receipt, Status
 from memline.errors import (
     Closed,
     IdempotencyConflict,
@@ -23,8 +25,6 @@ from memline.errors import (
     UnknownOption,
     UnknownReceipt,
 )
-
-from memline import Memory, Receipt, Status
 from tests.integration.path.stacks import Stack
 
 MEI = {"user_id": "mei"}

@@ -6,9 +6,9 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from memline.errors import ScopeRequired
 
 from memline import AsyncMemory, AsyncReceipt, Status
+from memline.errors import ScopeRequired
 from memline.settings import load_settings
 
 MEI = {"user_id": "mei"}
