@@ -42,10 +42,13 @@ class ListStream:
         self.entries: list[_Entry] = []
         self.loses: str | None = None
         self.set_aside_ids: list[str] = []
+        #: Turns that it acknowledged and did not forget since.
+        self.owed: set[str] = set()
 
     def append(self, turn: Turn, *, first: bool = False) -> None:
         """*first*: before what nobody has read yet, as a turn that overtakes another."""
         self._appended += 1
+        self.owed.add(turn.id)
         self.entries.append(_Entry(f"{self._appended:06}-0", turn.to_wire().encode()))
         unread = [entry for entry in self.entries if entry.since is None]
         if first:  # ids stay in order
@@ -55,6 +58,7 @@ class ListStream:
 
     def lose_unread(self) -> None:
         """Redis forgets what it acknowledged."""
+        self.owed -= {Turn.from_wire(entry.wire).id for entry in self.entries if entry.since is None}
         self.entries = [entry for entry in self.entries if entry.since is not None]
 
     def read(self, _consumer: str, *, count: int, block_ms: int) -> Sequence[_Entry]:

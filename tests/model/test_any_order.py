@@ -38,6 +38,7 @@ TEXTS = (
     "[city] user lives  in paris",
     "[city] User lives in Oslo\n[city] User lives in Paris\nUser met Anna",
     "User met Anna B12",
+    "user met  anna B12",
     "User met Anne B12",
     "User moved on >>0",
     "hello",
@@ -95,7 +96,7 @@ def troubles(*kinds: str, often: Sequence[tuple[str, ...]] = TAKEN_OVER) -> st.S
 consumers = st.sampled_from(["one", "two"])
 lost_answers = st.sampled_from([None, None, None, "before", "after"])
 relay_faults = st.sampled_from(["", "", "lost", "partial", "silent", "breaks"])
-relay_troubles = troubles("kill", often=[("delete on its way",), ("lease passes", "delete on its way", "relay")])
+relay_troubles = troubles("kill", often=[("delete on its way",)])
 stage_troubles = troubles("kill", "raise", "lost", "send")
 RARE = ("arrives late", "arrives late", "redis forgets", "erase", "retry", "retry")
 
@@ -106,10 +107,10 @@ STEPS_BY_NAME: tuple[tuple[str, dict[str, st.SearchStrategy[Any]], int], ...] = 
     ("deliver", {"some": st.lists(st.tuples(ways_of_a_message, which, stage_troubles), min_size=3, max_size=10)}, 5),
     ("work", {}, 1),
     ("time_passes", {"seconds": st.sampled_from([0, 1, 6, 31, 61, 86_400, 86_400]), "sweep": st.booleans()}, 2),
-    ("relay", {"which": st.integers(0, 1), "trouble": relay_troubles, "fault": relay_faults, "rounds": st.integers(1, 3)}, 2),
+    ("relay", {"which": st.integers(0, 1), "trouble": relay_troubles, "fault": relay_faults, "rounds": st.integers(1, 3)}, 3),
     ("something_happens_to_the_index", {"how": st.sampled_from(WAYS_OF_AN_INDEX), "which": which}, 1),
     ("reconcile", {"deep": st.booleans(), "in_pieces": st.booleans()}, 1),
-    ("delete", {"which": which}, 1),
+    ("delete", {"which": which}, 2),
     ("something_rare", {"what": st.sampled_from(RARE), "which": which}, 1),
     ("read", {"text": st.sampled_from(["User lives in Paris", "User met Anna B12", "Rome"])}, 1),
 )

@@ -63,7 +63,7 @@ class World:
             clock=self.clock,
             extractor=Lines(paid=paid),
             times=LeaseTimes(lease=LEASE, resend=RESEND),
-            limits=ClaimLimits(in_flight=3, batch=3, unit=2),
+            limits=ClaimLimits(in_flight=3, batch=3, unit=2, paid_unit=2),
             retry=RetryPolicy(max_attempts=2, first_delay=1.0, longest_delay=8.0, asks=2),
             order_wait=ORDER_WAIT,
         )

@@ -81,7 +81,7 @@ def test_a_wait_that_ends_too_early_holds_the_receipt_and_says_what_is_committed
 def test_another_embedder_is_refused_at_the_first_use_with_both_names(stack: Stack) -> None:
     with stack.memory("embedder") as memory:
         memory.add("I like tea.", **MEI, wait=True)
-    with stack.memory("embedder", embedder="local") as other, pytest.raises(EmbedderMismatch) as raised:
+    with pytest.raises(EmbedderMismatch) as raised, stack.memory("embedder", embedder="local") as other:
         other.get_all(filters=MEI)
     assert "text-embedding-3-small (1536" in str(raised.value)
     assert "(512" in str(raised.value)
