@@ -55,7 +55,7 @@ def some_cases(number: int, *, seed: int) -> list[Case]:
     return [chooser.choice(by_fault[faults[index % len(faults)]]) for index in range(number)]
 
 
-def table(outcomes: Sequence[Outcome], *, seconds: float) -> str:
+def table(outcomes: Sequence[Outcome]) -> str:
     """What was tried and what held: a row a point, a column a fault."""
     faults = [fault for fault in FAULTS if any(outcome.case.fault == fault for outcome in outcomes)]
     cells: dict[tuple[str, str], str] = {}
@@ -74,7 +74,7 @@ def table(outcomes: Sequence[Outcome], *, seconds: float) -> str:
     lines += [
         "",
         f"{len(outcomes)} runs over {points} points and {len(faults)} faults: {held} held, {len(outcomes) - held} failed.",
-        f"Machine time {seconds / 60:.0f} minutes; longest time to quiet {longest:.1f} s.",
+        f"Longest time to quiet: {longest:.1f} s.",
         f"Turns lost: {lost}, of them {flushed} by FLUSHALL while their receipt said `queued`.",
     ]
     if missed:
@@ -98,7 +98,7 @@ def main() -> int:
     kept |= {outcome.case: outcome for outcome in outcomes}
     _keep(given.results, kept.values())
     outcomes = list(kept.values())
-    text = table(outcomes, seconds=sum(outcome.seconds for outcome in outcomes))
+    text = table(outcomes)
     sys.stdout.write("\n" + text)
     for problem, number in Counter(problem for outcome in outcomes for problem in outcome.problems).most_common():
         sys.stdout.write(f"{number} × {problem}\n")

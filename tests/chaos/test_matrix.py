@@ -33,4 +33,4 @@ def test_a_seeded_part_of_the_matrix_holds() -> None:
 
 def test_a_failed_case_stands_out_in_the_table() -> None:
     failed = Outcome(Case("persist.taken", "SIGKILL"), reached=True, problems=["3 facts missing"])
-    assert "**failed**" in table([failed], seconds=1)
+    assert "**failed**" in table([failed])
