@@ -7,6 +7,7 @@ to get it, never a skipped test. A test that kills a server starts one of its ow
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +23,12 @@ hypothesis.settings.register_profile("memline", deadline=None, print_blob=True, 
 hypothesis.settings.load_profile("memline")
 
 _SERVERS = {"redis_server", "postgres_server"}
+
+
+def pytest_configure() -> None:
+    """A shell that starts the tests in the background has them ignore Ctrl-C, and so would every program that a test interrupts."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
