@@ -26,7 +26,6 @@ __all__ = [
     "load_memory",
     "load_vectors",
     "namespaces_with_lanes",
-    "neighbours",
     "owners_of",
     "should_be_indexed",
     "versions_of",
@@ -133,19 +132,6 @@ def count_memories(connection: Connection, namespace: str, scopes: Sequence[Scop
     """How many memories are live, of a whole namespace where *scopes* is None."""
     where = memories.c.namespace == namespace if scopes is None else within(namespace, scopes)
     return connection.execute(sa.select(sa.func.count()).select_from(memories).where(where, memories.c.state == "live")).scalar_one()
-
-
-def neighbours(connection: Connection, rows: Sequence[MemoryRow], *, reach: int) -> list[MemoryRow]:
-    """Memories whose turn lies within *reach* turns of a row's in the same lane, the rows themselves among them."""
-    by_lane: dict[str, set[int]] = {}
-    for row in rows:
-        by_lane.setdefault(row.lane, set()).update(range(row.place - reach, row.place + reach + 1))
-    found: dict[int, MemoryRow] = {}
-    for lane, places in by_lane.items():
-        for chunk in _chunks(sorted(places)):
-            query = sa.select(*_COLUMNS).where(memories.c.lane == lane, memories.c.place.in_(chunk), memories.c.state != "deleted")
-            found |= {row.no: _row(row) for row in connection.execute(query)}
-    return list(found.values())
 
 
 def owners_of(connection: Connection, namespace: str, scopes: Sequence[ScopeIds]) -> list[int]:

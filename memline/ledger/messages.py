@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -14,18 +12,7 @@ from memline.ledger.jobs import Job
 from memline.ledger.schema import messages
 from memline.ledger.session import insert
 
-__all__ = ["SaidMessage", "messages_around", "save_messages", "window_before"]
-
-
-@dataclass(frozen=True, slots=True)
-class SaidMessage:
-    """A stored message and its seat."""
-
-    lane: str
-    place: int
-    ordinal: int
-    message: Message
-    said_at: datetime
+__all__ = ["save_messages", "window_before"]
 
 
 def save_messages(tx: Connection, found: Sequence[Job]) -> None:
@@ -58,22 +45,3 @@ def window_before(connection: Connection, lane: str, place: int, *, size: int) -
         .limit(size)
     )
     return [Message(role, text, name) for role, text, name in reversed(connection.execute(query).all())]
-
-
-def messages_around(connection: Connection, seats: Sequence[tuple[str, int]], *, reach: int) -> list[SaidMessage]:
-    """What was said within *reach* turns of each (lane, place), in order."""
-    by_lane: dict[str, set[int]] = {}
-    for lane, place in seats:
-        by_lane.setdefault(lane, set()).update(range(place - reach, place + reach + 1))
-    found: list[SaidMessage] = []
-    for lane, places in sorted(by_lane.items()):
-        query = (
-            sa.select(messages)
-            .where(messages.c.lane == lane, messages.c.place.in_(sorted(places)))
-            .order_by(messages.c.place, messages.c.ordinal)
-        )
-        found += [
-            SaidMessage(row.lane, row.place, row.ordinal, Message(row.role, row.text, row.name), row.said_at)
-            for row in connection.execute(query)
-        ]
-    return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 
 import pytest
@@ -24,9 +24,9 @@ from memline.ledger.schema import (
 )
 from memline.ledger.session import Ledger
 from memline.pipeline.parts import Parts, RetryPolicy
-from memline.pipeline.runner import claim_and_send, run_stage, run_through
+from memline.pipeline.runner import run_through
+from tests.integration.pipeline.steps import claimed, clock, live, nothing_is_left_over, stage, state
 from tests.parts import (
-    HandClock,
     LineExtractor,
     ScriptedExtractor,
     TrigramEmbedder,
@@ -43,36 +43,6 @@ from tests.parts import (
 @pytest.fixture
 def parts(ledger: Ledger) -> Parts:
     return make_parts(ledger)
-
-
-def clock(parts: Parts) -> HandClock:
-    assert isinstance(parts.clock, HandClock)
-    return parts.clock
-
-
-def live(ledger: Ledger) -> list[str]:
-    return [row.text for row in table(ledger, memories, memories.c.state == "live")]
-
-
-def claimed(parts: Parts) -> list[Lease]:
-    found: list[Lease] = []
-    claim_and_send(parts, found.extend)
-    return found
-
-
-def stage(parts: Parts, lease: Lease, send: Callable[[Sequence[Lease]], None] | None = None) -> Lease | None:
-    return run_stage(parts, lease.id, lease.epoch, lease.stage, worker="w", send=send or (lambda _: None))
-
-
-def state(ledger: Ledger, job_id: str) -> tuple[str, str, int, bool]:
-    row = job_of(ledger, job_id)
-    return row.state, row.stage, row.attempts, row.alone
-
-
-def nothing_is_left_over(ledger: Ledger) -> None:
-    assert table(ledger, leases) == []
-    assert {row.lease_id for row in table(ledger, jobs)} <= {None}
-    assert all(row.lease_id is None and row.done_position == row.last_position for row in table(ledger, lanes))
 
 
 def test_after_an_unexpected_failure_the_jobs_of_a_batch_are_retried_alone_and_spend_nothing(ledger: Ledger) -> None:

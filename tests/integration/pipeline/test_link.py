@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from memline.ledger.jobs import Stage
-from memline.ledger.leases import Lease
 from memline.ledger.schema import (
     entities,
     entity_links,
@@ -17,13 +16,12 @@ from memline.ledger.schema import (
 )
 from memline.ledger.session import Ledger
 from memline.pipeline.parts import Parts
-from memline.pipeline.runner import claim_and_send, run_stage, run_through
+from memline.pipeline.runner import run_through
+from tests.integration.pipeline.steps import claimed, state, up_to
 from tests.parts import (
-    HandClock,
     MemoryIndex,
     TrigramEmbedder,
     accept,
-    job_of,
     make_parts,
     make_relay,
     make_turn,
@@ -35,34 +33,6 @@ from tests.parts import (
 @pytest.fixture
 def parts(ledger: Ledger) -> Parts:
     return make_parts(ledger)
-
-
-def clock(parts: Parts) -> HandClock:
-    assert isinstance(parts.clock, HandClock)
-    return parts.clock
-
-
-def claimed(parts: Parts) -> list[Lease]:
-    found: list[Lease] = []
-    claim_and_send(parts, found.extend)
-    return found
-
-
-def stage(parts: Parts, lease: Lease, send: Callable[[Sequence[Lease]], None] | None = None) -> Lease | None:
-    return run_stage(parts, lease.id, lease.epoch, lease.stage, worker="w", send=send or (lambda _: None))
-
-
-def up_to(parts: Parts, lease: Lease, wanted: Stage) -> Lease:
-    current: Lease | None = lease
-    while current is not None and current.stage is not wanted:
-        current = stage(parts, current)
-    assert current is not None
-    return current
-
-
-def state(ledger: Ledger, job_id: str) -> tuple[str, str, int, bool]:
-    row = job_of(ledger, job_id)
-    return row.state, row.stage, row.attempts, row.alone
 
 
 def test_similar_names_become_one_entity_only_where_their_digits_are_equal(ledger: Ledger) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import pytest
 import sqlalchemy as sa
@@ -25,7 +25,8 @@ from memline.ledger.schema import (
 )
 from memline.ledger.session import Ledger
 from memline.pipeline.parts import Parts
-from memline.pipeline.runner import claim_and_send, give_back_waiting, run_stage, run_through
+from memline.pipeline.runner import give_back_waiting, run_through
+from tests.integration.pipeline.steps import claimed, live, nothing_is_left_over, stage, state, up_to
 from tests.parts import (
     accept,
     job_of,
@@ -40,39 +41,6 @@ from tests.parts import (
 @pytest.fixture
 def parts(ledger: Ledger) -> Parts:
     return make_parts(ledger)
-
-
-def live(ledger: Ledger) -> list[str]:
-    return [row.text for row in table(ledger, memories, memories.c.state == "live")]
-
-
-def claimed(parts: Parts) -> list[Lease]:
-    found: list[Lease] = []
-    claim_and_send(parts, found.extend)
-    return found
-
-
-def stage(parts: Parts, lease: Lease, send: Callable[[Sequence[Lease]], None] | None = None) -> Lease | None:
-    return run_stage(parts, lease.id, lease.epoch, lease.stage, worker="w", send=send or (lambda _: None))
-
-
-def up_to(parts: Parts, lease: Lease, wanted: Stage) -> Lease:
-    current: Lease | None = lease
-    while current is not None and current.stage is not wanted:
-        current = stage(parts, current)
-    assert current is not None
-    return current
-
-
-def state(ledger: Ledger, job_id: str) -> tuple[str, str, int, bool]:
-    row = job_of(ledger, job_id)
-    return row.state, row.stage, row.attempts, row.alone
-
-
-def nothing_is_left_over(ledger: Ledger) -> None:
-    assert table(ledger, leases) == []
-    assert {row.lease_id for row in table(ledger, jobs)} <= {None}
-    assert all(row.lease_id is None and row.done_position == row.last_position for row in table(ledger, lanes))
 
 
 def test_a_turn_goes_through_six_stages_and_is_searchable_when_the_relay_has_shown_it(parts: Parts) -> None:
