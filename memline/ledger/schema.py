@@ -34,6 +34,7 @@ from memline.ledger.schema_memories import (
     postings,
     vectors,
 )
+from memline.ledger.schema_search import index_tenants, namespace_options, next_vectors
 
 __all__ = [
     "counters",
@@ -42,6 +43,7 @@ __all__ = [
     "entity_names",
     "history",
     "idempotency_keys",
+    "index_tenants",
     "jobs",
     "lane_numbers",
     "lane_producers",
@@ -53,6 +55,8 @@ __all__ = [
     "memory_links",
     "messages",
     "metadata",
+    "namespace_options",
+    "next_vectors",
     "outbox",
     "owners",
     "postings",
