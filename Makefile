@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTEST_ARGS ?=
 
-.PHONY: help demo test check services bench chaos clean
+.PHONY: help demo test check services bench bench-search chaos clean
 
 help:
 	@echo "make demo      run the main job on the embedded default: no key, no server"
@@ -14,6 +14,7 @@ help:
 	@echo "make check     lint, format, types, import directions"
 	@echo "make services  say which Redis and PostgreSQL the tests would use"
 	@echo "make bench     the figures of speed"
+	@echo "make bench-search DATA=…   what search finds in a folder of data, and how long it takes (BENCH_ARGS=… to choose); JSON beside it"
 	@echo "make chaos     every fault at every point, on real servers; the table goes into docs/guarantees.md (more than an hour)"
 	@echo "make clean     remove the environment, the demo's memory, builds and caches"
 
@@ -36,6 +37,10 @@ services: $(VENV)/installed-dev
 
 bench: $(VENV)/installed-dev
 	@$(BIN)/python -m bench.speed
+
+# DATA: a folder with locomo/ and beam/; BENCH_ARGS, say: --total 1M, --index weaviate, --embedder local.
+bench-search: $(VENV)/installed-dev
+	@$(BIN)/python -m bench.search_bench $(if $(DATA),"$(DATA)") --json bench-search.json $(BENCH_ARGS)
 
 chaos: $(VENV)/installed-dev
 	@MEMLINE_CHAOS_FULL=1 $(BIN)/python -m pytest tests/chaos/test_lanes.py tests/chaos/test_bounded_growth.py

@@ -49,8 +49,8 @@ class Conversation:
     questions: list[Question] = field(default_factory=list)
 
 
-def locomo(path: Path) -> Iterator[Conversation]:
-    """The conversations of a LoCoMo file."""
+def locomo(path: Path, *, captions: bool = True) -> Iterator[Conversation]:
+    """The conversations of a LoCoMo file. *captions*: what a shared picture shows is part of its turn's text."""
     for raw in json.loads(path.read_text()):
         found = Conversation(raw["sample_id"])
         talk = raw["conversation"]
@@ -58,7 +58,7 @@ def locomo(path: Path) -> Iterator[Conversation]:
         for number in numbers:
             said_at = datetime.strptime(talk[f"session_{number}_date_time"] + " +0000", "%I:%M %p on %d %B, %Y %z").isoformat()
             for turn in talk[f"session_{number}"]:
-                text = turn["text"] + (f" [image: {turn['blip_caption']}]" if turn.get("blip_caption") else "")
+                text = turn["text"] + (f" [image: {turn['blip_caption']}]" if captions and turn.get("blip_caption") else "")
                 found.lines.append(
                     {
                         "messages": [{"role": "user", "name": turn["speaker"], "content": text}],

@@ -77,6 +77,8 @@ class AsyncMemory:
     search = _threaded(Memory.search)
     get = _threaded(Memory.get)
     get_all = _threaded(Memory.get_all)
+    count = _threaded(Memory.count)
+    entities = _threaded(Memory.entities)
     history = _threaded(Memory.history)
     delete = _threaded(Memory.delete)
     receipt = _threaded(Memory.receipt)

@@ -21,9 +21,12 @@ if TYPE_CHECKING:
     from memline.pipeline.parts import Parts
     from memline.producer import Producer, TurnStream
     from memline.search.index.embedded import EmbeddedIndex
-    from memline.search.index.port import Index
+    from memline.search.index.port import Index, Space, SpacedIndex
+    from memline.search.index.weaviate import WeaviateIndex
+    from memline.search.rerank.port import Reranker
     from memline.search.searcher import Searcher
     from memline.workers.engine import Engine
+    from memline.workers.expirer import Expirer
     from memline.workers.pruner import Pruner
     from memline.workers.reconcile_loop import ReconcileTurns
 
@@ -37,6 +40,7 @@ _PORTS = {
     "chat_model": "memline.language.ports:ChatModel",
     "extractor": "memline.pipeline.extractors.port:Extractor",
     "index": "memline.search.index.port:Index",
+    "reranker": "memline.search.rerank.port:Reranker",
 }
 
 
@@ -51,16 +55,21 @@ class House:
         chat_model: ChatModel | None = None,
         extractor: Extractor | None = None,
         index: Index | None = None,
+        reranker: Reranker | None = None,
         clock: Clock | None = None,
         ids: IdSource | None = None,
+        claims: bool = True,
     ) -> None:
+        """*claims* False: the ledger is opened although it has another embedder, by who moves it."""
         self.settings = settings
+        self._claims = claims
         self.clock: Clock = clock or SystemClock()
         self.ids: IdSource = ids or TimeOrderedIds(self.clock)
         self._given_embedder, self._given_chat_model = embedder, chat_model
-        self._given_extractor, self._given_index = extractor, index
+        self._given_extractor, self._given_index, self._given_reranker = extractor, index, reranker
         self._building = threading.RLock()
-        for name, part in (("embedder", embedder), ("chat_model", chat_model), ("extractor", extractor), ("index", index)):
+        given = {"embedder": embedder, "chat_model": chat_model, "extractor": extractor, "index": index, "reranker": reranker}
+        for name, part in given.items():
             if part is not None:
                 _check_part(name, part, f"{name}=")
 
@@ -122,8 +131,9 @@ class House:
         try:
             ledger.make_file()
             open_ledger(ledger)
-            with ledger.write() as tx:
-                check_embedder(tx, self.embedder.model, self.embedder.dimension)
+            if self._claims:
+                with ledger.write() as tx:
+                    check_embedder(tx, self.embedder.model, self.embedder.dimension)
         except MemlineError:
             ledger.close()
             raise
@@ -177,7 +187,7 @@ class House:
             return RuleExtractor()
         return cast("Extractor", self._loaded("extractor", settings.extractor))
 
-    def _build_chat_model(self) -> ChatModel:
+    def _build_chat_model(self, *, timeout: float | None = None, asks: str = "MEMLINE_EXTRACTOR") -> ChatModel:
         if self._given_chat_model is not None:
             return self._given_chat_model
         if ":" in self.settings.chat_model and "." in self.settings.chat_model.partition(":")[0]:
@@ -186,9 +196,9 @@ class House:
 
         return OpenAIChat(
             self.settings.chat_model,
-            api_key=self._openai_key("MEMLINE_EXTRACTOR"),
+            api_key=self._openai_key(asks),
             base_url=self.settings.openai_base_url,
-            timeout=self.settings.model_timeout,
+            timeout=timeout or self.settings.model_timeout,
         )
 
     def _openai_key(self, setting: str) -> str:
@@ -205,8 +215,26 @@ class House:
     def _build_index(self) -> Index:
         if self._given_index is not None:
             return self._given_index
-        if self.settings.index != "embedded":
-            return cast("Index", self._loaded("index", self.settings.index))
+        backend = self.settings.index_backend()
+        if backend == "weaviate":
+            return self._build_weaviate()
+        if backend != "embedded":
+            return cast("Index", self._loaded("index", backend))
+        from memline.search.index.port import Space
+
+        index = self._build_embedded(Space(self.embedder.model, self.embedder.dimension))
+        if index.needs_rebuild:
+            self._fill(index)
+        return cast("Index", index)
+
+    def index_of(self, space: Space) -> SpacedIndex | None:
+        """An index of *space*, as the settings name it, unfilled where it is new; None for one of the application's own."""
+        backend = self.settings.index_backend()
+        if self._given_index is not None or backend not in ("embedded", "weaviate"):
+            return None
+        return cast("SpacedIndex", self._build_weaviate(space) if backend == "weaviate" else self._build_embedded(space))
+
+    def _build_embedded(self, space: Space) -> EmbeddedIndex:
         from memline.ledger.session import Ledger
         from memline.search.index.embedded import EmbeddedIndex
 
@@ -214,10 +242,33 @@ class House:
         if not store.is_sqlite:
             store = Ledger(sqlite_url(self.settings.home_folder() / "index.db"))
             store.make_file()
-        index = EmbeddedIndex(store, self.ledger)
-        if index.needs_rebuild:
-            self._fill(index)
-        return cast("Index", index)
+        return EmbeddedIndex(store, self.ledger, space=space)
+
+    def _build_weaviate(self, space: Space | None = None) -> WeaviateIndex:
+        """The index in Weaviate, of *space* or of the embedder's; nothing is connected yet."""
+        from memline.search.index.port import Space
+        from memline.search.index.weaviate import WeaviateIndex
+        from memline.search.index.weaviate_link import EmbeddedServer
+        from memline.search.index.weaviate_place import EMBEDDED, place_of
+
+        settings = self.settings
+        if settings.weaviate_url is None:
+            raise ConfigurationError("MEMLINE_INDEX=weaviate needs MEMLINE_WEAVIATE_URL, such as http://localhost:8080.")
+        url, key = settings.weaviate_url.get_secret_value(), settings.weaviate_api_key
+        server = (
+            self._once("_weaviate_server", lambda: EmbeddedServer(settings.home_folder() / "weaviate"))
+            if url == EMBEDDED
+            else place_of(url, settings.weaviate_grpc_url, None if key is None else key.get_secret_value())
+        )
+        return WeaviateIndex(
+            server,
+            self.ledger,
+            space or Space(self.embedder.model, self.embedder.dimension),
+            prefix=settings.weaviate_prefix,
+            timeout=settings.weaviate_timeout,
+            read_timeout=settings.search_deadline,
+            ids=self.ids,
+        )
 
     def _fill(self, index: EmbeddedIndex) -> None:
         """The index is new and the ledger is not: the relay shows it everything, from the ledger's own vectors."""
@@ -233,6 +284,7 @@ class House:
 
     def _build_parts(self) -> Parts:
         from memline.ledger.claim import ClaimLimits
+        from memline.ledger.history import HistoryMode
         from memline.ledger.leases import LeaseTimes
         from memline.pipeline.parts import Parts, RetryPolicy
 
@@ -249,6 +301,9 @@ class House:
             limits=ClaimLimits(in_flight=settings.in_flight, batch=settings.batch, unit=settings.batch),
             retry=RetryPolicy(max_attempts=settings.max_attempts),
             order_wait=settings.order_wait,
+            clock_margin=settings.clock_margin,
+            history=HistoryMode(settings.history),
+            default_lifetime=settings.default_lifetime,
         )
 
     @property
@@ -273,6 +328,24 @@ class House:
             return None
         return ReconcileTurns(
             self.reconciler, self.ledger, self.clock, self.ids.new(), every=settings.reconcile_every, budget=settings.reconcile_budget
+        )
+
+    @property
+    def expirer(self) -> Expirer:
+        return cast("Expirer", self._once("_expirer", self._build_expirer))
+
+    def _build_expirer(self) -> Expirer:
+        from memline.ledger.history import HistoryMode
+        from memline.workers.expirer import Expirer
+
+        settings = self.settings
+        return Expirer(
+            self.ledger,
+            self.clock,
+            grace=settings.expired_grace,
+            every=settings.prune_every,
+            budget=10.0 if self.uses_redis else 0.2,  # as the pruner: the engine's thread has turns to run
+            keep=HistoryMode(settings.history),
         )
 
     @property
@@ -302,9 +375,43 @@ class House:
             "Searcher",
             self._once(
                 "_searcher",
-                lambda: Searcher(self.ledger, self.index, self.analyser, self.embedder, self.clock, deadline=self.settings.search_deadline),
+                lambda: Searcher(
+                    self.ledger,
+                    self.index,
+                    self.analyser,
+                    self.embedder,
+                    self.clock,
+                    deadline=self.settings.search_deadline,
+                    reranker=self.reranker,
+                ),
             ),
         )
+
+    @property
+    def reranker(self) -> Reranker | None:
+        """What reranks where a search asks for it; None where nothing is set."""
+        if self._given_reranker is None and self.settings.reranker is None:
+            return None
+        return cast("Reranker", self._once("_reranker", self._build_reranker))
+
+    def _build_reranker(self) -> Reranker:
+        settings = self.settings
+        if self._given_reranker is not None:
+            return self._given_reranker
+        if settings.reranker == "http":
+            from memline.search.rerank.http import HttpReranker
+
+            if settings.rerank_url is None:
+                raise ConfigurationError("MEMLINE_RERANKER=http needs MEMLINE_RERANK_URL, such as https://api.example.com/v1/rerank.")
+            key = settings.rerank_api_key
+            return HttpReranker(settings.rerank_url, settings.rerank_model, None if key is None else key.get_secret_value())
+        if settings.reranker == "llm":
+            from memline.search.rerank.llm import LlmReranker
+
+            # a call that nobody waits for any more should not be paid for much longer
+            timeout = min(settings.search_deadline, settings.model_timeout)
+            return LlmReranker(self._build_chat_model(timeout=timeout, asks="MEMLINE_RERANKER"))
+        return cast("Reranker", self._loaded("reranker", cast("str", settings.reranker)))
 
     @property
     def engine(self) -> Engine:
@@ -312,7 +419,7 @@ class House:
         from memline.workers.engine import Engine
 
         def started() -> Engine:
-            engine = Engine(self.parts, self.relay, self.pruner, self.reconcile_turns())
+            engine = Engine(self.parts, self.relay, self.pruner, self.reconcile_turns(), self.expirer)
             engine.start()
             return engine
 
@@ -326,7 +433,9 @@ class House:
                 engine.stop(timeout)
             if producer is not None:
                 producer.close(timeout)
-            for name in ("_index", "_ledger"):
+            if (close := getattr(self.built("_reranker"), "close", None)) is not None:
+                close()
+            for name in ("_index", "_weaviate_server", "_ledger"):
                 part = self.built(name)
                 if part is not None:
                     part.close()
@@ -357,7 +466,7 @@ class House:
 
 
 def _check_part(name: str, part: object, where: str) -> None:
-    """Raises ConfigurationError where *part*, which *where* gave, is no embedder, chat_model, extractor or index."""
+    """Raises ConfigurationError where *part*, which *where* gave, does not fit the port of its *name*."""
     from memline.language.loading import check_fits, load_object
 
     check_fits(part, cast("type", load_object(_PORTS[name], where)), where)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn
 
 from memline.compose import House
 from memline.contracts.errors import (
@@ -19,7 +19,7 @@ from memline.contracts.errors import (
     WaitTimeout,
 )
 from memline.contracts.ids import handed_over_at
-from memline.contracts.options import check_flag, check_handle, check_timeout
+from memline.contracts.options import check_flag, check_handle, check_remark, check_timeout, check_version
 from memline.contracts.receipt import ReceiptState, Status
 from memline.contracts.scope import ID_KEYS, Scope, check_namespace
 from memline.lifetime import Lifetime
@@ -30,8 +30,12 @@ if TYPE_CHECKING:
     from memline.language.ports import ChatModel, Embedder
     from memline.pipeline.extractors.port import Extractor
     from memline.search.index.port import Index
+    from memline.search.rerank.port import Reranker
 
 __all__ = ["Memory"]
+
+#: What was not given, where None is a value.
+_UNCHANGED: Final = object()
 
 
 class Memory:
@@ -40,7 +44,7 @@ class Memory:
     Settings come from `MEMLINE_*` (and a `.env` file); with nothing set, everything runs here: a SQLite ledger in the user's data
     folder, an engine thread, a local embedder, an extractor by rules. Safe for threads. Close it, or use it in a `with` block.
 
-    *embedder*, *chat_model*, *extractor* and *index* take an object in place of what the settings name.
+    *embedder*, *chat_model*, *extractor*, *index* and *reranker* take an object in place of what the settings name.
     """
 
     def __init__(
@@ -52,6 +56,7 @@ class Memory:
         chat_model: ChatModel | None = None,
         extractor: Extractor | None = None,
         index: Index | None = None,
+        reranker: Reranker | None = None,
         **unknown: object,
     ) -> None:
         _refuse_unknown("Memory", unknown)
@@ -59,7 +64,7 @@ class Memory:
             raise InvalidInput(f"settings must be a memline.Settings, not {type(settings).__name__}.")
         loaded = settings or load_settings()
         self.namespace = check_namespace(loaded.namespace if namespace is None else namespace)
-        self._house = House(loaded, embedder=embedder, chat_model=chat_model, extractor=extractor, index=index)
+        self._house = House(loaded, embedder=embedder, chat_model=chat_model, extractor=extractor, index=index, reranker=reranker)
         self._open = Lifetime(self._house)
         if self._house.uses_redis:
             _ = self._house.producer  # a Redis that evicts is refused here, not at the first turn it loses
@@ -153,16 +158,151 @@ class Memory:
         house.engine.wake()
         return Receipt(ReceiptState(accepted.job_id, Status.ACCEPTED), self._look)
 
-    def delete(self, /, memory_id: str, **unknown: object) -> dict[str, str]:
-        """Deletes a memory: no read returns it from now on. Its text stays in its history. Raises MemoryNotFound."""
+    def update(
+        self,
+        /,
+        memory_id: str,
+        text: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        expiration_date: object = _UNCHANGED,
+        data: str | None = None,
+        *,
+        if_version: int | None = None,
+        actor: str | None = None,
+        reason: str | None = None,
+        **unknown: object,
+    ) -> dict[str, Any]:
+        """Changes a memory; returns `{"message", "id", "version"}`, the version being the old one where nothing is different.
+
+        *text* (or mem0's *data*) replaces its text, *metadata* is merged into its own, a None removing the key, *expiration_date* None
+        takes its date away. Scope ids, speaker and the time it was said stay. A text that stays is not embedded again. *if_version*: the
+        version it must have (`get` shows it). *actor* and *reason* stand in its history. A superseded memory stays superseded; an expired
+        one is back when its new date allows it.
+
+        Raises MemoryNotFound, VersionConflict (with both numbers), DuplicateMemory (with the id of the live memory of the scope that says
+        the same), InvalidInput, and what the embedder raises; nothing was changed then.
+        """
+        from memline.contracts.turn import check_expiration, check_metadata
+        from memline.pipeline.edit import UNCHANGED, Change, check_new_text, edit_memory
+
+        _refuse_unknown("update", unknown)
+        self._check_open()
+        checked = check_handle("memory_id", memory_id)
+        if text is not None and data is not None and text != data:
+            raise InvalidInput("text and data are two names of one thing: give one of them.")
+        given = text if text is not None else data
+        if given is None and metadata is None and expiration_date is _UNCHANGED:
+            raise InvalidInput("update needs something to change: text, metadata or expiration_date.")
+        change = Change(
+            text=None if given is None else check_new_text(given, max_bytes=self._house.settings.max_turn),
+            metadata=None if metadata is None else check_metadata(metadata),
+            expires_on=UNCHANGED if expiration_date is _UNCHANGED else check_expiration(expiration_date),
+            if_version=check_version(if_version),
+            actor=check_remark("actor", actor),
+            reason=check_remark("reason", reason),
+        )
+        version = edit_memory(self._house.parts, self.namespace, checked, change)
+        self._wake()
+        return {"message": "Memory updated successfully!", "id": checked, "version": version}
+
+    def delete(
+        self,
+        /,
+        memory_id: str,
+        *,
+        redact: bool = False,
+        actor: str | None = None,
+        reason: str | None = None,
+        **unknown: object,
+    ) -> dict[str, str]:
+        """Deletes a memory: no read returns it from now on, and no model is shown again the messages that it came from.
+
+        Its text stays in its history; *redact* takes it from there, too, also for a memory that is deleted already. What it had
+        superseded stays superseded. *actor* and *reason* stand in its history. Raises MemoryNotFound.
+        """
+        from memline.ledger.history import HistoryMode
         from memline.ledger.retire import delete_memory
 
         _refuse_unknown("delete", unknown)
         self._check_open()
-        delete_memory(self._house.ledger, self.namespace, check_handle("memory_id", memory_id), now=self._house.clock.now())
+        delete_memory(
+            self._house.ledger,
+            self.namespace,
+            check_handle("memory_id", memory_id),
+            now=self._house.clock.now(),
+            redact=check_flag("redact", redact),
+            actor=check_remark("actor", actor),
+            reason=check_remark("reason", reason),
+            keep=HistoryMode(self._house.settings.history),
+        )
+        self._wake()
+        return {"message": "Memory deleted successfully!"}
+
+    def delete_all(
+        self,
+        /,
+        user_id: str | None = None,
+        agent_id: str | None = None,
+        run_id: str | None = None,
+        *,
+        redact: bool = False,
+        actor: str | None = None,
+        reason: str | None = None,
+        **unknown: object,
+    ) -> dict[str, Any]:
+        """Deletes the memories that have all the ids given, whatever others they have, and what was said there.
+
+        Turns of these scopes that were handed over before it and are not committed end `cancelled`, wherever they are. Returns
+        `{"message", "deleted", "cancelled"}`: how many memories, and how many turns in the ledger; those on their way to it are not
+        counted. *redact* empties their history of texts, too. Raises ScopeRequired without an id, InvalidScopeId for a wildcard, and
+        ServiceUnavailable where Redis, which knows the order, does not answer; nothing was changed then.
+        """
+        from memline.ledger.delete_all import delete_all
+        from memline.ledger.history import HistoryMode
+
+        _refuse_unknown("delete_all", unknown)
+        self._check_open()
+        scope = Scope.of(self.namespace, user_id, agent_id, run_id)
+        options: dict[str, Any] = {
+            "redact": check_flag("redact", redact),
+            "actor": check_remark("actor", actor),
+            "reason": check_remark("reason", reason),
+            "keep": HistoryMode(self._house.settings.history),
+        }
+        done = delete_all(self._house.ledger, scope, now=self._house.clock.now(), place=self._place(), **options)
+        self._wake()
+        return {"message": "Memories deleted successfully!", "deleted": done.deleted, "cancelled": done.cancelled}
+
+    def reset(self, /, confirm: object = None, **unknown: object) -> dict[str, Any]:
+        """Deletes everything in this namespace, the texts of its history too; *confirm* is the namespace's name. No other is touched.
+
+        Turns end cancelled as with `delete_all`. What remains is content-free: ids and times of history, receipts' states,
+        idempotency keys, and the namespace's options. Raises InvalidInput without the right *confirm*.
+        """
+        from memline.ledger.delete_all import reset_namespace
+
+        _refuse_unknown("reset", unknown)
+        self._check_open()
+        if confirm != self.namespace:
+            raise InvalidInput(
+                f"reset deletes everything in the namespace {self.namespace}: call reset(confirm={self.namespace!r}) if that is meant."
+            )
+        done = reset_namespace(self._house.ledger, self.namespace, now=self._house.clock.now(), place=self._place())
+        self._wake()
+        return {"message": "Namespace reset successfully!", "deleted": done.deleted, "cancelled": done.cancelled}
+
+    def _place(self) -> str | None:
+        """Where in the stream this moment is; None where turns go straight into the ledger."""
+        from memline.contracts import failpoints
+        from memline.ledger.marks import place_of
+
+        place = place_of(self._house.stream.draw_place()) if self._house.uses_redis else None
+        failpoints.hit("delete_all.placed")
+        return place
+
+    def _wake(self) -> None:
         if not self._house.uses_redis:
             self._house.engine.wake()
-        return {"message": "Memory deleted successfully!"}
 
     # Reading
 
@@ -178,20 +318,39 @@ class Memory:
         show_expired: bool = False,
         include_superseded: bool = False,
         as_of: datetime | None = None,
+        rerank: bool = False,
+        rerank_k: int | None = None,
+        max_tokens: int | None = None,
         **unknown: object,
     ) -> dict[str, Any]:
         """Memories for a question, best first: `{"results": [...]}` in mem0's shape.
 
-        *filters* name at least one scope id. A part that is down does not take the answer with it: `missing` then names it, and
-        `incomplete` says that deeper candidates were not looked at. Raises InvalidFilter, ScopeRequired and InvalidInput.
+        *filters* name at least one scope id. *threshold* is one of `score`, 0 to 1, which means the same in every question. *as_of*
+        (aware) asks for what was current then.
+
+        *rerank* shows the best *rerank_k* (by default four times *top_k*, at least 40, at most 200) to the reranker, whose order it is
+        then: `rerank_score` joins `score`. *max_tokens* keeps, in the order of rank, what fits by an estimate of tokens, a smaller one
+        after one that is too large among them; `left_out` says how many and which did not: `{"count", "ids", "tokens": {"used",
+        "limit"}}`. *explain* adds `score_details` to each, and `phases` (seconds) and `models` to the answer.
+
+        A part that is down, slow or answers rubbish does not take the answer with it: `missing` then names it ("embedder", "index",
+        "reranker") and `warnings` say why; `incomplete` says that deeper candidates were not looked at.
+        Raises InvalidFilter, ScopeRequired and InvalidInput, ConfigurationError for *rerank* without a reranker, ServiceUnavailable
+        where the ledger does not answer within MEMLINE_SEARCH_DEADLINE.
         """
         from memline.contracts.filters import parse
         from memline.search.explain import score_details
         from memline.search.items import memory_item
 
+        if "reference_date" in unknown:
+            raise UnknownOption(
+                "search has no reference_date: words such as 'last week' in a question are not reckoned from a date, so put the date into "
+                "the question; as_of=datetime(…) asks for what was current at a time. Nothing was searched."
+            )
         self._refuse_ids("search", unknown)
         self._check_open()
         check_flag("explain", explain)
+        check_flag("rerank", rerank)
         check_flag("show_expired", show_expired)
         check_flag("include_superseded", include_superseded)
         found = self._house.searcher.search(
@@ -204,20 +363,30 @@ class Memory:
             show_expired=show_expired,
             include_superseded=include_superseded,
             as_of=as_of,
+            rerank=rerank,
+            rerank_k=rerank_k,
+            max_tokens=max_tokens,
         )
         results = []
         for hit in found.results:
             item = memory_item(hit.row, score=hit.score)
+            if hit.rerank_score is not None:
+                item["rerank_score"] = hit.rerank_score
             if explain:
                 item["score_details"] = score_details(hit, threshold=threshold)
             results.append(item)
         answer: dict[str, Any] = {"results": results}
         if found.missing:
             answer["missing"] = list(found.missing)
+            answer["warnings"] = list(found.warnings)
         if found.incomplete:
             answer["incomplete"] = True
+        if (left := found.left_out) is not None:
+            answer["left_out"] = {"count": len(left.ids), "ids": list(left.ids), "tokens": {"used": left.used, "limit": left.limit}}
         if explain:
             answer["phases"] = dict(found.phases)
+            answer["models"] = dict(found.models)
+            answer["weights"] = found.weights
         return answer
 
     def get(self, /, memory_id: str, **unknown: object) -> dict[str, Any] | None:
@@ -233,20 +402,88 @@ class Memory:
         return None if row is None else memory_item(row)
 
     def get_all(
-        self, /, *, filters: Mapping[str, Any] | None = None, top_k: int = 20, show_expired: bool = False, **unknown: object
+        self,
+        /,
+        *,
+        filters: Mapping[str, Any] | None = None,
+        top_k: int = 20,
+        cursor: str | None = None,
+        show_expired: bool = False,
+        include_superseded: bool = False,
+        **unknown: object,
     ) -> dict[str, Any]:
-        """The first *top_k* memories that *filters* match, in order of creation: `{"results": [...]}`."""
+        """Memories that *filters* match, in the order of creation, *top_k* a page: `{"results": [...], "total": n}`.
+
+        `next_cursor` is there while there are more: give it as *cursor*, with the same filters and options, for the next page. A
+        memory that is there during the whole walk comes exactly once, whatever changes meanwhile. `total` is how many match: now where
+        *filters* ask for scope ids only, else when the walk began; `total_at_least` says that counting ended early (50,000 rows).
+        Raises InvalidFilter, ScopeRequired, InvalidCursor and InvalidInput.
+        """
         from memline.contracts.filters import parse
         from memline.search.items import memory_item
         from memline.search.listing import list_matching
 
         self._refuse_ids("get_all", unknown)
         self._check_open()
-        check_flag("show_expired", show_expired)
-        rows = list_matching(
-            self._house.ledger, self.namespace, parse(filters), top_k=top_k, show_expired=show_expired, now=self._house.clock.now()
+        page = list_matching(
+            self._house.ledger,
+            self.namespace,
+            parse(filters),
+            top_k=top_k,
+            show_expired=check_flag("show_expired", show_expired),
+            show_superseded=check_flag("include_superseded", include_superseded),
+            now=self._house.clock.now(),
+            cursor=cursor,
         )
-        return {"results": [{key: value for key, value in memory_item(row).items() if key != "score"} for row in rows]}
+        answer: dict[str, Any] = {
+            "results": [{key: value for key, value in memory_item(row).items() if key != "score"} for row in page.rows],
+            "total": page.total,
+        }
+        if page.at_least:
+            answer["total_at_least"] = True
+        if page.next_cursor is not None:
+            answer["next_cursor"] = page.next_cursor
+        return answer
+
+    def count(self, /, *, filters: Mapping[str, Any] | None = None, **unknown: object) -> int:
+        """How many memories *filters* match: those that `get_all` lists without options. Raises InvalidFilter and ScopeRequired."""
+        from memline.contracts.filters import parse
+        from memline.search.listing import count_matching
+
+        self._refuse_ids("count", unknown)
+        self._check_open()
+        return count_matching(self._house.ledger, self.namespace, parse(filters), now=self._house.clock.now())
+
+    def entities(
+        self,
+        /,
+        *,
+        filters: Mapping[str, Any] | None = None,
+        top_k: int = 20,
+        cursor: str | None = None,
+        memory_ids: int = 100,
+        **unknown: object,
+    ) -> dict[str, Any]:
+        """The names that memories inside *filters* share, *top_k* a page, in the order of the lower-cased names.
+
+        `{"results": [{"name", "type", "count", "memory_ids"}]}`, with the user_id and agent_id (or the run_id) they belong to: `count`
+        memories name it, the first *memory_ids* of them are told. `next_cursor` as in `get_all`. Deleted, expired and superseded
+        memories count for nothing. Raises InvalidFilter, ScopeRequired, InvalidCursor and InvalidInput.
+        """
+        from memline.contracts.filters import parse
+        from memline.search.entity_listing import list_entities
+        from memline.search.items import entity_item
+
+        self._refuse_ids("entities", unknown)
+        self._check_open()
+        now = self._house.clock.now()
+        page = list_entities(
+            self._house.ledger, self.namespace, parse(filters), top_k=top_k, now=now, cursor=cursor, memory_ids=memory_ids
+        )
+        answer: dict[str, Any] = {"results": [entity_item(item) for item in page.items]}
+        if page.next_cursor is not None:
+            answer["next_cursor"] = page.next_cursor
+        return answer
 
     def history(self, /, memory_id: str, **unknown: object) -> list[dict[str, Any]]:
         """What happened to a memory, oldest first, in mem0's shape; empty for an unknown id."""
@@ -361,18 +598,6 @@ class Memory:
         """mem0 does not have it either."""
         raise NotSupportedYet("Memory.chat is not built: search, ask your model with what was found, and add the turn.")
 
-    def update(self, /, *_args: object, **_options: object) -> NoReturn:
-        """Not built yet."""
-        raise NotSupportedYet("Memory.update is not built yet: delete the memory and add the new text.")
-
-    def delete_all(self, /, *_args: object, **_options: object) -> NoReturn:
-        """Not built yet."""
-        raise NotSupportedYet("Memory.delete_all is not built yet: delete what get_all lists, one by one.")
-
-    def reset(self, /, *_args: object, **_options: object) -> NoReturn:
-        """Not built yet."""
-        raise NotSupportedYet("Memory.reset is not built yet: use another namespace.")
-
     def erase(self, /, *_args: object, **_options: object) -> NoReturn:
         """Not built yet."""
         raise NotSupportedYet("Memory.erase is not built yet.")
@@ -391,7 +616,7 @@ class Memory:
 
 
 #: Options of mem0 that memline will have.
-_LATER = frozenset({"rerank", "reference_date", "memory_type"})
+_LATER = frozenset({"memory_type"})
 
 
 def _refuse_unknown(call: str, unknown: Mapping[str, object]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
 from pydantic import AliasChoices, Field, SecretStr, ValidationError
@@ -17,6 +17,7 @@ __all__ = ["Settings", "load_settings", "sqlite_url"]
 _Seconds = Annotated[float, Field(gt=0, le=31_536_000, allow_inf_nan=False)]
 _SecondsOrNone = Annotated[float, Field(ge=0, le=31_536_000, allow_inf_nan=False)]
 _Days = Annotated[float, Field(gt=0, le=36_500, allow_inf_nan=False)]
+_WholeDays = Annotated[int, Field(ge=0, le=36_500)]
 
 
 class Settings(BaseSettings):
@@ -51,26 +52,60 @@ class Settings(BaseSettings):
     embedding_dimension: int = Field(1536, ge=1, le=16384, description="Its dimension.")
     extractor: str = Field("auto", description="auto, rules, model, or the import path of an Extractor. auto: model where there is a key.")
     embedder: str = Field("auto", description="auto, local, openai, or the import path of an Embedder. auto: openai where there is a key.")
-    index: str = Field("embedded", description="embedded, or the import path of an Index.")
+    index: str = Field("auto", description="auto, embedded, weaviate, or the import path of an Index. auto: weaviate where it has a URL.")
+    weaviate_url: SecretStr | None = Field(
+        None,
+        description="http[s]://host:port of a Weaviate; or the word embedded: its client downloads and starts a server of its own.",
+    )
+    weaviate_grpc_url: str | None = Field(
+        None, description="Its gRPC: grpc[s]://host:port, or a port. By default the same host, 50051, TLS as in the URL."
+    )
+    weaviate_api_key: SecretStr | None = Field(None, description="Its key.")
+    weaviate_prefix: str = Field("Memline", description="What memline's collections there begin with.")
+    weaviate_timeout: _Seconds = Field(30.0, description="Deadline of a write and of a page of a walk there.")
+
+    reranker: str | None = Field(
+        None,
+        description="What puts results in order where a search asks for it (`rerank=True`): http, llm (the chat model), or the import path "
+        "of a Reranker.",
+    )
+    rerank_url: str | None = Field(
+        None, description="The whole URL of a `/rerank` in the shape of Cohere, Jina and vLLM, where the reranker is http."
+    )
+    rerank_model: str | None = Field(None, description="Its model; unset: none is named.")
+    rerank_api_key: SecretStr | None = Field(None, description="Its key.")
 
     max_turn: int = Field(1024 * 1024, ge=1024, description="Most bytes of text in a turn.")
     order_wait: _Seconds = Field(30.0, description="How long a turn waits for an earlier one of its producer.")
+    clock_margin: _SecondsOrNone = Field(
+        60.0, description="How long after a deletion, by the producer's clock, a spooled turn counts as handed over before it."
+    )
+    history: Literal["full", "hashes"] = Field(
+        "full", description="What a memory's history keeps of texts: full, or hashes (MD5 and length)."
+    )
     lease: _Seconds = Field(60.0, description="A worker that says nothing for this long is taken for dead.")
     resend: _Seconds = Field(5.0, description="A batch that nobody took for this long is sent again.")
     in_flight: int = Field(8, ge=1, description="Batches on their way at a time.")
     batch: int = Field(32, ge=1, le=1000, description="Most jobs in a batch.")
     max_attempts: int = Field(6, ge=1, description="Tries before a job is failed.")
     model_timeout: _Seconds = Field(45.0, description="Deadline of a model's call; must be shorter than the lease.")
-    search_deadline: _Seconds = Field(2.0, description="Deadline of a search.")
+    search_deadline: _Seconds = Field(
+        2.0, description="Deadline of a search: what has not answered by then is left out and named. The reranker llm needs more."
+    )
     reconcile_every: _SecondsOrNone = Field(900.0, description="How often the index is compared with the ledger and repaired. 0: never.")
     reconcile_budget: _Seconds = Field(60.0, description="How long one such turn takes at most; the next one goes on where it stopped.")
-    prune_every: _Seconds = Field(300.0, description="How often what is over age is removed from the ledger.")
+    prune_every: _Seconds = Field(300.0, description="How often what is over age, and what has expired, is removed from the ledger.")
     keep_payloads: _Days = Field(
         7.0,
         description="Days that a finished job keeps its messages and replies, and a lane messages that no memory came from.",
     )
     keep_failed: _Days = Field(30.0, description="Days that a failed job keeps them, to be replayed.")
     key_retention: _Days = Field(30.0, description="Days that an idempotency key holds.")
+    expired_grace: _WholeDays = Field(30, description="Days that an expired memory is kept after its last one, before it is purged.")
+    default_lifetime: Annotated[int, Field(ge=1, le=36_500)] | None = Field(
+        None,
+        description="Days that a memory without an expiration date of its own lasts; unset: for ever. A namespace may have its own.",
+    )
     keep_jobs: _Days = Field(90.0, description="Days that a receipt is answered; one that a memory came from is answered longer.")
     exit_drain: _SecondsOrNone = Field(5.0, description="How long a process that ends goes on with what it accepted.")
 
@@ -97,6 +132,12 @@ class Settings(BaseSettings):
     def uses_openai_embedder(self) -> bool:
         return self.embedder == "openai" or (self.embedder == "auto" and self._has_openai)
 
+    def index_backend(self) -> str:
+        """embedded, weaviate, or an import path."""
+        if self.index != "auto":
+            return self.index
+        return "embedded" if self.weaviate_url is None else "weaviate"
+
     @property
     def _has_openai(self) -> bool:
         return self.openai_api_key is not None
@@ -122,6 +163,8 @@ def load_settings(**given: Any) -> Settings:
             for line in error.errors()
         )
         raise ConfigurationError(f"Settings are wrong. {told}") from None
+    if settings.reranker == "http" and settings.rerank_url is None:
+        raise ConfigurationError("MEMLINE_RERANKER=http needs MEMLINE_RERANK_URL, such as https://api.example.com/v1/rerank.")
     if settings.model_timeout >= settings.lease:
         raise ConfigurationError(
             f"MEMLINE_MODEL_TIMEOUT ({settings.model_timeout:g} s) must be shorter than MEMLINE_LEASE ({settings.lease:g} s): "

@@ -1,7 +1,8 @@
 """What tests share: real servers, empty ledgers, and an environment in which no setting of the machine leaks in.
 
 A server is started when the first test asks for it and ended with the session. One that can't be started is an error with the way
-to get it, never a skipped test. A test that kills a server starts one of its own (`tests.services`).
+to get it, never a skipped test; but for Weaviate, which no package brings. A test that kills a server starts one of its own
+(`tests.services`).
 """
 
 from __future__ import annotations
@@ -17,12 +18,13 @@ import pytest
 from memline.ledger.migrate import open_ledger
 from memline.ledger.session import Ledger
 from tests.services import PostgresServer, RedisServer
+from tests.weaviate_server import NO_WEAVIATE, Reached, reach
 
 # A slow machine is no failure of a property; in CI the examples are the same in each run.
 hypothesis.settings.register_profile("memline", deadline=None, print_blob=True, derandomize="CI" in os.environ)
 hypothesis.settings.load_profile("memline")
 
-_SERVERS = {"redis_server", "postgres_server"}
+_SERVERS = {"redis_server", "postgres_server", "weaviate_server"}
 
 
 def pytest_configure() -> None:
@@ -36,7 +38,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         names = set(getattr(item, "fixturenames", ()))
         parameters = getattr(getattr(item, "callspec", None), "params", {})
-        if names & _SERVERS or parameters.get("ledger_url") == "postgres":
+        if names & _SERVERS or parameters.get("ledger_url") == "postgres" or "weaviate" in parameters.values():
             item.add_marker("services")
 
 
@@ -46,6 +48,7 @@ def _no_settings_of_the_machine(tmp_path_factory: pytest.TempPathFactory) -> Ite
     with pytest.MonkeyPatch.context() as patch:
         _clear_settings(patch)
         patch.setenv("MEMLINE_HOME", str(tmp_path_factory.mktemp("home")))
+        patch.setenv("MEMLINE_SEARCH_DEADLINE", "30")  # a slow machine is no ledger that is down
         yield
 
 
@@ -56,6 +59,7 @@ def memline_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     home.mkdir()
     _clear_settings(monkeypatch)
     monkeypatch.setenv("MEMLINE_HOME", str(home))
+    monkeypatch.setenv("MEMLINE_SEARCH_DEADLINE", "30")
     return home
 
 
@@ -81,6 +85,15 @@ def postgres_server() -> Iterator[PostgresServer]:
     """The session's PostgreSQL."""
     with PostgresServer() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def weaviate_server() -> Iterator[Reached]:
+    """A Weaviate for the session, with a low cap on results where it is started here; without one the test is skipped, and says so."""
+    with reach(QUERY_MAXIMUM_RESULTS="100") as found:
+        if found is None:
+            pytest.skip(NO_WEAVIATE)
+        yield found
 
 
 @pytest.fixture

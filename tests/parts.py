@@ -203,7 +203,7 @@ class MemoryIndex:
     an id that makes the client raise something unforeseen. *during*: called before a write is done.
     """
 
-    name, shares_ledger = "memory", False
+    name, shares_ledger, remote = "memory", False, False
 
     def __init__(self) -> None:
         self.objects: dict[ObjectKey, IndexObject] = {}
@@ -257,10 +257,27 @@ class MemoryIndex:
         hits = [nominee for nominee in found if nominee.value]
         return sorted(hits, key=lambda nominee: (-nominee.value, nominee.id))[offset : offset + limit]
 
+    def nearest_any(
+        self, kind: Kind, namespace: str, scopes: Sequence[ScopeIds], vectors: Sequence[NDArray[np.float32]], *, limit: int
+    ) -> list[Nominee]:
+        best: dict[str, float] = {}
+        for vector in vectors:
+            for nominee in self.nearest(kind, namespace, scopes, vector, limit=limit):
+                best[nominee.id] = max(nominee.value, best.get(nominee.id, -2.0))
+        return [Nominee(object_id, value) for object_id, value in sorted(best.items(), key=lambda item: (-item[1], item[0]))]
+
     def walk(self, kind: Kind, namespace: str, *, after: str = "", limit: int = 1000, vectors: bool = False) -> Iterator[IndexState]:
         for each in sorted(self._within(kind, namespace, [ScopeIds()]), key=lambda each: each.key.id):
             if each.key.id > after:
-                yield IndexState(each.key, each.version, each.digest, each.vector_digest if vectors else None)
+                yield _state(each, vectors)
+
+    def look(self, keys: Sequence[ObjectKey], *, vectors: bool = False) -> dict[ObjectKey, IndexState]:
+        with self._lock:
+            return {key: _state(self.objects[key], vectors) for key in keys if key in self.objects}
+
+    def namespaces(self) -> list[str]:
+        with self._lock:
+            return sorted({key.namespace for key in self.objects})
 
     def close(self) -> None:
         return None
@@ -269,6 +286,10 @@ class MemoryIndex:
         with self._lock:
             found = [each for each in self.objects.values() if each.key.kind == kind and each.key.namespace == namespace]
         return [each for each in found if any(all(getattr(each, key) == value for key, value in scope.ids().items()) for scope in scopes)]
+
+
+def _state(found: IndexObject, vectors: bool) -> IndexState:
+    return IndexState(found.key, found.version, found.digest, found.vector_digest if vectors else None)
 
 
 def make_parts(ledger: Ledger, **given: Any) -> Parts:

@@ -7,7 +7,27 @@ from typing import Annotated
 
 import typer
 
-from memline.cli import demo, doctor, importing, index, jobs, memories, migrate, reconcile, sim, spool, turns, verify, worker
+from memline.cli import (
+    calibrate,
+    changing,
+    demo,
+    doctor,
+    importing,
+    index,
+    jobs,
+    listing,
+    memories,
+    migrate,
+    namespaces,
+    purge,
+    reconcile,
+    sim,
+    spool,
+    turns,
+    verify,
+    weights,
+    worker,
+)
 from memline.cli.chosen import Chosen
 from memline.cli.errors import Commands
 
@@ -54,10 +74,15 @@ app.command("doctor", rich_help_panel=_START)(doctor.doctor)
 app.command("add", rich_help_panel=_USE)(turns.add)
 app.command("search", rich_help_panel=_USE)(memories.search)
 app.command("get", rich_help_panel=_USE)(memories.get)
-app.command("list", rich_help_panel=_USE)(memories.list_all)
-app.command("get-all", hidden=True)(memories.list_all)
+app.command("list", rich_help_panel=_USE)(listing.list_all)
+app.command("get-all", hidden=True)(listing.list_all)
+app.command("count", rich_help_panel=_USE)(listing.count)
+app.command("entities", rich_help_panel=_USE)(listing.entities)
 app.command("history", rich_help_panel=_USE)(memories.history)
-app.command("delete", rich_help_panel=_USE)(memories.delete)
+app.command("update", rich_help_panel=_USE)(changing.update)
+app.command("delete", rich_help_panel=_USE)(changing.delete)
+app.command("delete-all", rich_help_panel=_USE)(changing.delete_all)
+app.command("reset", rich_help_panel=_RUN)(changing.reset)
 app.command("import", rich_help_panel=_USE)(importing.import_file)
 app.command("receipt", rich_help_panel=_USE)(turns.receipt)
 
@@ -67,5 +92,9 @@ app.add_typer(spool.app, name="spool", rich_help_panel=_RUN)
 app.command("verify", rich_help_panel=_RUN)(verify.verify)
 app.command("reconcile", rich_help_panel=_RUN)(reconcile.reconcile)
 app.add_typer(index.app, name="index", rich_help_panel=_RUN)
+app.command("calibrate", rich_help_panel=_RUN)(calibrate.calibrate)
+app.add_typer(weights.app, name="weights", rich_help_panel=_RUN)
+app.command("purge", rich_help_panel=_RUN)(purge.purge)
+app.add_typer(namespaces.app, name="namespace", rich_help_panel=_RUN)
 app.command("migrate", rich_help_panel=_RUN)(migrate.migrate)
 app.command("sim", rich_help_panel=_RUN)(sim.sim)

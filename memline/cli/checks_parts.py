@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from memline.cli.findings import Finding, State
-from memline.contracts.errors import MemlineError
+from memline.contracts.errors import MemlineError, ServiceUnavailable
 
 if TYPE_CHECKING:
     from memline.compose import House
+    from memline.ledger.meta import Move
+    from memline.search.index.weaviate import WeaviateIndex
 
 __all__ = ["analyser", "embedder", "extractor", "index", "mode"]
 
@@ -33,9 +35,12 @@ def mode(house: House) -> Finding:
 def index(house: House) -> Finding:
     """The index, and whether it fits the ledger."""
     settings = house.settings
-    if settings.index != "embedded":
+    backend = settings.index_backend()
+    if backend == "weaviate":
+        return _weaviate(house)
+    if backend != "embedded":
         try:
-            return Finding("index", State.OK, f"{house.index.name} ({settings.index})")
+            return Finding("index", State.OK, f"{house.index.name} ({backend})")
         except MemlineError as error:
             return Finding("index", State.BAD, str(error), "Correct MEMLINE_INDEX, or leave it out for the embedded index.")
     if settings.ledger_location().startswith("sqlite"):
@@ -48,7 +53,20 @@ def index(house: House) -> Finding:
     )
 
 
-def embedder(house: House, stored: tuple[str, int] | None) -> Finding:
+def _weaviate(house: House) -> Finding:
+    """Whether the server answers and its collections fit."""
+    try:
+        found = cast("WeaviateIndex", house.index)
+        found.check()
+        return Finding("index", State.OK, f"{found.name}, at {found.shown}")
+    except ServiceUnavailable as error:
+        hint = "Until it answers, searches use the ledger's own words and vectors, and what is committed waits for it."
+        return Finding("index", State.BAD, str(error), hint)
+    except MemlineError as error:
+        return Finding("index", State.BAD, str(error), "Correct MEMLINE_WEAVIATE_URL and what stands with it.")
+
+
+def embedder(house: House, stored: tuple[str, int] | None, move: Move | None = None) -> Finding:
     """The embedder, and whether the ledger's vectors are its own. One that runs here is tried, a paid one is not asked."""
     try:
         found = house.embedder
@@ -59,7 +77,14 @@ def embedder(house: House, stored: tuple[str, int] | None) -> Finding:
                 State.BAD,
                 f"the settings name {model} ({dimension} dimensions), the memories of this ledger were embedded by {stored[0]} "
                 f"({stored[1]} dimensions)",
-                "Set the former one again, or use another ledger: vectors of two models can't be compared.",
+                "`memline index reembed` moves the ledger to it; or set the former one again: vectors of two models can't be compared.",
+            )
+        if move is not None:
+            return Finding(
+                "embedder",
+                State.WARN,
+                f"{model}, {dimension} dimensions; a move to {move.model} ({move.dimension} dimensions) is under way, or half done",
+                "`memline index reembed` with its settings finishes it; with those of this one and --discard it is thrown away.",
             )
         if found.paid:
             return Finding("embedder", State.OK, f"{model}, {dimension} dimensions, at {_server(house)} (not asked: a call costs)")

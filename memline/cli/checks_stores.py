@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
     from memline.compose import House
+    from memline.ledger.meta import Move
     from memline.ledger.session import Ledger
 
 __all__ = ["LedgerFound", "examine_ledger", "home", "redis", "spool"]
@@ -36,6 +37,8 @@ class LedgerFound:
     findings: list[Finding] = field(default_factory=list)
     #: Model and dimension of its vectors; None before the first.
     embedder: tuple[str, int] | None = None
+    #: To another embedder, begun and not at its end.
+    move: Move | None = None
     counters: dict[str, int] = field(default_factory=dict)
 
 
@@ -97,7 +100,7 @@ def _read_ledger(ledger: Ledger, namespace: str, found: LedgerFound) -> None:
     from memline.ledger.counters import read_counters
     from memline.ledger.jobs import list_jobs
     from memline.ledger.memories import count_memories
-    from memline.ledger.meta import stored_embedder
+    from memline.ledger.meta import embedders
     from memline.ledger.migrate import HEAD, schema_revision
     from memline.ledger.outbox import outbox_size
     from memline.ledger.pending import pending_work
@@ -116,7 +119,8 @@ def _read_ledger(ledger: Ledger, namespace: str, found: LedgerFound) -> None:
         memories, (unfinished, _) = count_memories(connection, namespace), pending_work(connection, namespace)
         failed = len(list_jobs(connection, namespace, state="failed", limit=_MOST_FAILED))
         waiting, parked = outbox_size(connection)
-        found.embedder, found.counters = stored_embedder(connection), read_counters(connection)
+        known, found.counters = embedders(connection), read_counters(connection)
+        found.embedder, found.move = known.own, known.move
     found.findings.append(
         Finding("ledger", State.OK, f"{kind}, {ledger.shown_url}, schema {revision}; namespace {namespace}: {memories} memories")
     )

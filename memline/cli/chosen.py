@@ -22,11 +22,10 @@ class Chosen:
     namespace: str | None = None
     home: Path | None = None
 
-    def settings(self) -> Settings:
-        """The settings of this command. Raises ConfigurationError."""
+    def settings(self, **given: Any) -> Settings:
+        """The settings of this command; *given* ones go before the environment. Raises ConfigurationError."""
         from memline.settings import load_settings
 
-        given: dict[str, Any] = {}
         if self.namespace is not None:
             given["namespace"] = self.namespace
         if self.home is not None:

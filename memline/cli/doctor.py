@@ -72,7 +72,7 @@ def _examine(options: Chosen) -> tuple[list[Finding], dict[str, int]]:
             *checks_stores.redis(house),
             *checks_stores.spool(house),
             checks_parts.index(house),
-            checks_parts.embedder(house, ledger.embedder),
+            checks_parts.embedder(house, ledger.embedder, ledger.move),
             checks_parts.extractor(house),
             checks_parts.analyser(house),
         ]

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from memline.cli.screen import day, facts, fresh_table, note, text
 
-__all__ = ["memory_facts", "memory_table", "missing_notes", "said_on", "score_of", "since_or_until", "why_of"]
+__all__ = ["explain_notes", "memory_facts", "memory_table", "missing_notes", "said_on", "score_of", "since_or_until", "why_of"]
 
 
 def memory_table(items: Sequence[Mapping[str, Any]]) -> Table:
@@ -54,9 +54,9 @@ def since_or_until(item: Mapping[str, Any]) -> Text:
 
 
 def score_of(item: Mapping[str, Any]) -> Text:
-    """The score with two decimals."""
-    score = item.get("score")
-    return text("" if score is None else f"{score:.2f}")
+    """The score with two decimals; after a stroke the reranker's, where it gave one."""
+    score, reranked = item.get("score"), item.get("rerank_score")
+    return text(("" if score is None else f"{score:.2f}") + ("" if reranked is None else f" / {reranked:.2f}"))
 
 
 def why_of(item: Mapping[str, Any]) -> str:
@@ -66,10 +66,22 @@ def why_of(item: Mapping[str, Any]) -> str:
 
 def missing_notes(answer: Mapping[str, Any]) -> None:
     """Says on stderr what an answer lacks."""
-    if answer.get("missing"):
-        note(f"Without {', '.join(map(str, answer['missing']))}, which did not answer in time.")
+    for warning in answer.get("warnings", ()):
+        note(str(warning))
+    if (left := answer.get("left_out")) and left["count"]:
+        tokens = left["tokens"]
+        note(f"{left['count']} more did not fit: those below take about {tokens['used']} of {tokens['limit']} tokens.")
     if answer.get("incomplete"):
         note("There may be more: deeper candidates were not looked at.")
+
+
+def explain_notes(answer: Mapping[str, Any]) -> None:
+    """Says on stderr what an answer was made with, and where the time went; nothing where it was not explained."""
+    if models := answer.get("models"):
+        named = [f"{models['embedder']['model']}", f"{models['index']}", f"weights {models['weights']['version']}"]
+        note("Made with " + ", ".join([*named, *([models["reranker"]] if models["reranker"] else [])]) + ".")
+    if phases := answer.get("phases"):
+        note("Time: " + ", ".join(f"{name} {1000 * seconds:.1f} ms" for name, seconds in phases.items()) + ".")
 
 
 def _shown(value: object) -> str:

@@ -1,4 +1,4 @@
-"""`memline index`: fills an index anew from the ledger."""
+"""`memline index`: fills an index anew from the ledger, or moves both to another embedder."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from memline.cli.chosen import chosen
 from memline.cli.houses import open_house
 from memline.cli.options import AsJson
 from memline.cli.reconcile import show_pass
+from memline.cli.reembed import reembed
 from memline.cli.screen import bar, print_json, screen, text
 
 __all__ = ["app"]
@@ -20,6 +21,9 @@ app = typer.Typer(help="The index: a copy, made from the ledger at any time.", n
 @app.callback()
 def index() -> None:
     """The index: a copy, made from the ledger at any time."""
+
+
+app.command("reembed")(reembed)
 
 
 @app.command()

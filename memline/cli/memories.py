@@ -1,17 +1,19 @@
-"""`memline search`, `get`, `list`, `history`, `delete`: reading memories, and removing one."""
+"""`memline search`, `get`, `history`: reading memories."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
 import typer
+from rich.text import Text
 
 from memline.cli.chosen import chosen
-from memline.cli.found import memory_facts, memory_table, missing_notes
+from memline.cli.found import explain_notes, memory_facts, memory_table, missing_notes
 from memline.cli.options import AgentId, AsJson, Filter, RunId, UserId, scope_ids, wanted
 from memline.cli.screen import day, fresh_table, note, print_json, screen, text
 
-__all__ = ["delete", "get", "history", "list_all", "search"]
+__all__ = ["get", "history", "search"]
 
 MemoryId = Annotated[str, typer.Argument(metavar="ID", help="The id of a memory.")]
 
@@ -27,19 +29,31 @@ def search(
     threshold: Annotated[float, typer.Option(metavar="SCORE", help="Lowest score to show, from 0 to 1.")] = 0.1,
     explain: Annotated[bool, typer.Option("--explain", help="Say why each was found.")] = False,
     include_superseded: Annotated[bool, typer.Option("--include-superseded", help="Also what was true once.")] = False,
+    rerank: Annotated[bool, typer.Option("--rerank", help="Have the reranker (MEMLINE_RERANKER) put them in order.")] = False,
+    max_tokens: Annotated[
+        int | None, typer.Option(metavar="N", help="Leave out what does not fit into so many tokens.", show_default=False)
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Find memories for a question, best first."""
     asked = wanted(scope_ids(user_id, agent_id, run_id), filters)
     with chosen(context).memory() as memory:
         answer = memory.search(
-            query, filters=asked, top_k=top_k, threshold=threshold, explain=explain, include_superseded=include_superseded
+            query,
+            filters=asked,
+            top_k=top_k,
+            threshold=threshold,
+            explain=explain,
+            include_superseded=include_superseded,
+            rerank=rerank,
+            max_tokens=max_tokens,
         )
     if as_json:
         print_json(answer)
         return
     missing_notes(answer)
     _show(answer["results"], nothing="No memory was found.")
+    explain_notes(answer)
 
 
 def get(context: typer.Context, memory_id: MemoryId, as_json: AsJson = False) -> None:
@@ -56,28 +70,6 @@ def get(context: typer.Context, memory_id: MemoryId, as_json: AsJson = False) ->
         screen().print(memory_facts(found))
 
 
-def list_all(
-    context: typer.Context,
-    user_id: UserId = None,
-    agent_id: AgentId = None,
-    run_id: RunId = None,
-    filters: Filter = None,
-    top_k: Annotated[int, typer.Option("--top-k", "-k", metavar="N", help="Most memories to show.")] = 20,
-    show_expired: Annotated[bool, typer.Option("--show-expired", help="Also what has expired.")] = False,
-    as_json: AsJson = False,
-) -> None:
-    """List memories in the order in which they were made."""
-    asked = wanted(scope_ids(user_id, agent_id, run_id), filters)
-    with chosen(context).memory() as memory:
-        answer = memory.get_all(filters=asked, top_k=top_k, show_expired=show_expired)
-    if as_json:
-        print_json(answer)
-        return
-    _show(answer["results"], nothing="No memory is there.")
-    if len(answer["results"]) == top_k:
-        note(f"These are the first {top_k}; --top-k shows more.")
-
-
 def history(context: typer.Context, memory_id: MemoryId, as_json: AsJson = False) -> None:
     """Show what happened to a memory, oldest first."""
     from memline.contracts.errors import MemoryNotFound
@@ -92,22 +84,18 @@ def history(context: typer.Context, memory_id: MemoryId, as_json: AsJson = False
     table = fresh_table(("when", {"no_wrap": True}), ("event", {"no_wrap": True}), ("memory", {"ratio": 1}))
     for row in rows:
         new, old = row.get("new_memory"), row.get("old_memory")
-        table.add_row(day(row.get("created_at")), text(row.get("event")), text(new) if new is not None else text(old, "strike dim"))
+        told = text(new) if new is not None else text(old, "strike dim")
+        if changes := row.get("changes"):
+            told = Text.assemble(told, "\n", text("; ".join(_changed(changes)), "cyan"))
+        table.add_row(day(row.get("created_at")), text(row.get("event")), told)
     screen().print(table)
 
 
-def delete(
-    context: typer.Context,
-    memory_id: MemoryId,
-    as_json: AsJson = False,
-) -> None:
-    """Delete a memory: nothing finds it from now on. Its text stays in its history."""
-    with chosen(context).memory() as memory:
-        answer = memory.delete(memory_id)
-    if as_json:
-        print_json({"id": memory_id, **answer})
-    else:
-        screen().print(text(f"Memory {memory_id} is deleted."))
+def _changed(changes: Mapping[str, Any]) -> Iterator[str]:
+    """What an update changed beside the text, a line each."""
+    named = {**changes.get("metadata", {}), **{name: change for name, change in changes.items() if name != "metadata"}}
+    for name, change in named.items():
+        yield f"{name}: {change.get('old', '–')} → {change.get('new', '–')}"
 
 
 def _show(results: list[dict[str, Any]], *, nothing: str) -> None:

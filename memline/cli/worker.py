@@ -84,6 +84,7 @@ def _work(house: House, roles: Roles, log_level: LogLevel) -> None:
         prefix=settings.redis_prefix,
         roles=roles,
         pruner=house.pruner,
+        expirer=house.expirer,
         reconcile=house.reconcile_turns(),
         log_level=log_level.value.upper(),
     )

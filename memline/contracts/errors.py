@@ -8,12 +8,15 @@
     │   ├── TurnTooLarge
     │   ├── InvalidDate
     │   ├── InvalidFilter
+    │   ├── InvalidCursor
     │   └── UnknownOption (also TypeError)
     ├── NotFound (also ValueError, as mem0 raises)
     │   ├── MemoryNotFound
     │   └── UnknownReceipt
     ├── NotSupportedYet (also NotImplementedError)
     ├── IdempotencyConflict
+    ├── VersionConflict                    somebody else changed the memory first
+    ├── DuplicateMemory                    another live memory of the scope says the same
     ├── TurnFailed                         how a turn ended that somebody waited for
     │   ├── JobFailed
     │   ├── JobCancelled
@@ -45,9 +48,11 @@ from typing import Any
 __all__ = [
     "Closed",
     "ConfigurationError",
+    "DuplicateMemory",
     "EmbedderMismatch",
     "EvictingRedis",
     "IdempotencyConflict",
+    "InvalidCursor",
     "InvalidDate",
     "InvalidFilter",
     "InvalidInput",
@@ -74,6 +79,7 @@ __all__ = [
     "UnknownOption",
     "UnknownReceipt",
     "UnknownWireVersion",
+    "VersionConflict",
     "WaitTimeout",
 ]
 
@@ -113,6 +119,10 @@ class InvalidFilter(InvalidInput):
     """The filter can't be understood; no rows were read."""
 
 
+class InvalidCursor(InvalidInput):
+    """This cursor does not belong to this question; no rows were read."""
+
+
 class UnknownOption(InvalidInput, TypeError):
     """An option of this name does not exist."""
 
@@ -142,6 +152,22 @@ class NotSupportedYet(MemlineError, NotImplementedError):
 
 class IdempotencyConflict(MemlineError):
     """The idempotency key was used for another turn in this scope: the first one stands. Use a new key, or send the same content."""
+
+
+class VersionConflict(MemlineError):
+    """The memory was changed since it was read: nothing was written. Read it again, then decide."""
+
+    def __init__(self, message: str | None = None, *, memory_id: str = "", expected: int = 0, found: int = 0) -> None:
+        super().__init__(message)
+        self.memory_id, self.expected, self.found = memory_id, expected, found
+
+
+class DuplicateMemory(MemlineError):
+    """Another live memory of this scope says the same: nothing was written. Delete one of the two, or keep that one."""
+
+    def __init__(self, message: str | None = None, *, memory_id: str = "", duplicate_of: str = "") -> None:
+        super().__init__(message)
+        self.memory_id, self.duplicate_of = memory_id, duplicate_of
 
 
 class TurnFailed(MemlineError):

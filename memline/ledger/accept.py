@@ -17,6 +17,7 @@ from memline.contracts.turn import Turn
 from memline.ledger.counters import count
 from memline.ledger.jobs import Stage
 from memline.ledger.locks import epoch_sums, lock_subjects
+from memline.ledger.marks import cancelled_by_marks
 from memline.ledger.pairs import has_pair
 from memline.ledger.schema import idempotency_keys, jobs, lane_numbers, lane_producers, lanes, lost_turns, owners, repeats
 from memline.ledger.session import insert
@@ -31,6 +32,7 @@ class Outcome(StrEnum):
     AGAIN = "again"  # this very turn was accepted before
     REPEAT = "repeat"  # its key was used before, for the same content
     CONFLICT = "conflict"  # its key was used before, for another content
+    CANCELLED = "cancelled"  # its scope was deleted after it was handed over
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +63,26 @@ class _Producer:
     stored: set[int] = field(default_factory=set)
 
 
-def accept_turns(tx: Connection, turns: Sequence[Turn], *, now: datetime, order_wait: float) -> list[Accepted]:
+def accept_turns(
+    tx: Connection,
+    turns: Sequence[Turn],
+    *,
+    now: datetime,
+    order_wait: float,
+    entries: Sequence[str] | None = None,
+    clock_margin: float = 60.0,
+) -> list[Accepted]:
     """Writes the jobs of *turns*, in the order given.
 
+    *entries*: the ids of their stream entries, by which a turn that was handed over before its scope was deleted ends cancelled, with
+    nothing of what it carried (`ledger.marks`); None for turns that come straight from the caller. *clock_margin*: seconds after such a
+    deletion up to which a spooled turn counts as before it.
     A turn that arrives before an earlier number of its producer is held for at most *order_wait* seconds. A turn whose id is known
     is not written again; every number that arrives is recorded, also one that makes no job.
     """
     scopes = {turn.scope.lane: turn.scope for turn in turns}
     lock_subjects(tx, {subject for scope in scopes.values() for subject in scope.subjects})
+    stopped = cancelled_by_marks(tx, zip(turns, entries, strict=True) if entries else (), margin=timedelta(seconds=clock_margin))
     epochs = epoch_sums(tx, {lane: scope.subjects for lane, scope in scopes.items()})
     ensure_lanes(tx, list(scopes.values()), now=now)
     seats = _lock_lanes(tx, list(scopes))
@@ -78,6 +92,7 @@ def accept_turns(tx: Connection, turns: Sequence[Turn], *, now: datetime, order_
 
     accepted: list[Accepted] = []
     rows: list[dict[str, Any]] = []
+    ended: list[dict[str, Any]] = []
     released: list[dict[str, Any]] = []
     new_keys: list[dict[str, Any]] = []
     new_repeats: list[dict[str, Any]] = []
@@ -97,9 +112,14 @@ def accept_turns(tx: Connection, turns: Sequence[Turn], *, now: datetime, order_
                 row = _bring_forward(producers[lane, turn.producer], first[0], turn.number)
                 released += [row] if row is not None else []
         else:
-            row = _job_row(turn, epochs=epochs[lane], now=now)
-            rows.append(row)
-            accepted.append(Accepted(turn.id, turn.id, Outcome.NEW))
+            new = _job_row(turn, epochs=epochs[lane], now=now)
+            if turn.id in stopped:
+                ended.append(_ended_row(new, stopped[turn.id], now=now))  # its number is used, a seat it has none
+                accepted.append(Accepted(turn.id, turn.id, Outcome.CANCELLED))
+            else:
+                row = new
+                rows.append(row)
+                accepted.append(Accepted(turn.id, turn.id, Outcome.NEW))
             if turn.idempotency_key is not None:
                 keys[lane, turn.idempotency_key] = (turn.id, turn.fingerprint)
                 new_keys.append(
@@ -122,8 +142,9 @@ def accept_turns(tx: Connection, turns: Sequence[Turn], *, now: datetime, order_
         _seat(seats[lane], row)
         released += _follow(seats[lane], producer)
 
-    if rows:
-        tx.execute(sa.insert(jobs), rows)
+    for some in (rows, ended):
+        if some:
+            tx.execute(sa.insert(jobs), some)
     _write_released(tx, list({row["no"]: row for row in released if "no" in row}.values()))
     _write_producers(tx, producers, now=now)
     _write_lanes(tx, seats, now=now)
@@ -133,6 +154,7 @@ def accept_turns(tx: Connection, turns: Sequence[Turn], *, now: datetime, order_
         tx.execute(sa.insert(repeats), new_repeats)
     tx.execute(sa.delete(lost_turns).where(lost_turns.c.turn_id.in_([turn.id for turn in turns])))
     count(tx, "late_turns", late)
+    count(tx, "turns_cancelled", len(ended))
     return accepted
 
 
@@ -283,6 +305,12 @@ def _job_row(turn: Turn, *, epochs: int, now: datetime) -> dict[str, Any]:
         "handed_at": turn.handed_at,
         "accepted_at": now,
     }
+
+
+def _ended_row(row: dict[str, Any], reason: str, *, now: datetime) -> dict[str, Any]:
+    """The row of a turn that ends cancelled as it arrives: what it carried is not kept."""
+    kept = {name: value for name, value in row.items() if name not in ("messages", "metadata", "prompt")}
+    return kept | {"state": Status.CANCELLED.value, "reason": reason, "finished_at": now}
 
 
 def _seat(lane: _Lane, row: dict[str, Any] | None) -> None:

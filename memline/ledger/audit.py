@@ -26,10 +26,21 @@ from memline.ledger.schema import (
     ledger_meta,
     memories,
     memory_links,
+    next_entity_vectors,
+    next_vectors,
     outbox,
     owners,
     postings,
     vectors,
+)
+from memline.ledger.vectors import (
+    current_entity_model,
+    current_entity_vector,
+    current_model,
+    current_vector,
+    current_vectors,
+    entities_with_vectors,
+    own_embedder,
 )
 
 __all__ = ["CHECKS", "Found", "violations"]
@@ -50,11 +61,14 @@ _DELETED = is_one_of(memories.c.state, "deleted")
 _NO_MEMORY = memories.c.no.is_(None)
 _NOT_THERE = "of a memory that is not in the ledger"
 
-_embedder = sa.select(ledger_meta.c.value).where(ledger_meta.c.key == "embedder").scalar_subquery()
-
 
 def _id_or_number(number: sa.ColumnElement[Any]) -> sa.ColumnElement[str]:
     return sa.func.coalesce(memories.c.id, sa.literal("number ") + sa.cast(number, sa.Text))
+
+
+def _told(model: sa.ColumnElement[str], vector: sa.ColumnElement[bytes]) -> sa.ColumnElement[str]:
+    """An embedder as the ledger tells its own."""
+    return model + "|" + sa.cast(sa.func.length(vector) // 4, sa.Text)
 
 
 def _other_ids(table: Any) -> sa.ColumnElement[bool]:
@@ -116,9 +130,10 @@ _newest_says = sa.select(
         (history.c.namespace != memories.c.namespace, "in another namespace than the memory"),
         (
             sa.or_(
-                sa.and_(_IN_INDEX, history.c.new_text.is_distinct_from(memories.c.text)),
+                sa.and_(_IN_INDEX, history.c.new_hash.is_(None), history.c.new_text.is_distinct_from(memories.c.text)),
+                sa.and_(_IN_INDEX, history.c.new_hash.is_not(None), history.c.new_hash != memories.c.md5),
                 sa.and_(_DELETED, ~is_one_of(history.c.event, "DELETE")),
-                sa.and_(is_one_of(memories.c.state, "expired"), ~is_one_of(history.c.event, "EXPIRE")),
+                sa.and_(is_one_of(memories.c.state, "expired"), ~is_one_of(history.c.event, "EXPIRE", "UPDATE")),
             ),
             "its newest row does not tell what the memory is",
         ),
@@ -131,11 +146,28 @@ _vector_rows = sa.select(
         (_NO_MEMORY, _NOT_THERE),
         (_DELETED, "still there although the memory is deleted"),
         (
-            (vectors.c.model + "|" + sa.cast(vectors.c.dimension, sa.Text)) != _embedder,
+            _told(current_model, current_vector) != own_embedder,
             "of another model than the ledger's embedder",
         ),
     ),
-).select_from(vectors.outerjoin(memories, memories.c.no == vectors.c.memory_no))
+).select_from(current_vectors.outerjoin(memories, memories.c.no == vectors.c.memory_no))
+
+_move = sa.select(ledger_meta.c.value).where(ledger_meta.c.key == "embedder.move").scalar_subquery()
+_next_vector_rows = sa.select(
+    _id_or_number(next_vectors.c.memory_no),
+    either(
+        (_NO_MEMORY, _NOT_THERE),
+        (_DELETED, "still there although the memory is deleted"),
+        (
+            sa.and_(_move.is_(None), _told(next_vectors.c.model, next_vectors.c.vector) != own_embedder),
+            "there although nothing moves to another embedder",
+        ),
+    ),
+).select_from(next_vectors.outerjoin(memories, memories.c.no == next_vectors.c.memory_no))
+
+_next_entity_rows = sa.select(sa.literal("number ") + sa.cast(next_entity_vectors.c.entity_no, sa.Text)).where(
+    none_of(entities, entities.c.no == next_entity_vectors.c.entity_no)
+)
 
 _live_number = sa.case((postings.c.live, 1), else_=0)
 _grouped_postings = (
@@ -202,11 +234,11 @@ _entity_rows = sa.select(
         (lanes.c.key.is_(None), "its scope is not in the ledger"),
         (_other_ids(entities), "its ids are not those of its scope"),
         (
-            (entities.c.model + "|" + sa.cast(sa.func.length(entities.c.vector) // 4, sa.Text)) != _embedder,
+            _told(current_entity_model, current_entity_vector) != own_embedder,
             "its vector is of another model than the ledger's embedder",
         ),
     ),
-).select_from(entities.outerjoin(lanes, lanes.c.key == entities.c.lane))
+).select_from(entities_with_vectors.outerjoin(lanes, lanes.c.key == entities.c.lane))
 
 _entity_names = (
     sa.select(entity_names.c.norm)
@@ -235,6 +267,8 @@ CHECKS: tuple[Check, ...] = (
     Check("history", _newest_says),
     Check("vectors", _vector_rows),
     Check("vectors", sa.select(memories.c.id).where(_IN_INDEX, none_of(vectors, vectors.c.memory_no == memories.c.no)), "missing"),
+    Check("next vectors", _next_vector_rows),
+    Check("next vectors", _next_entity_rows, "of an entity that is not in the ledger"),
     Check("postings", _posting_rows),
     Check(
         "postings",

@@ -9,33 +9,53 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from memline.contracts.receipt import Status
-from memline.ledger.leases import lock_idle_lanes, move_queues
+from memline.ledger.counters import count
+from memline.ledger.jobs import Stage
+from memline.ledger.leases import lock_idle_lanes, lock_leases, move_queues, release_emptied
+from memline.ledger.messages import strip_payloads
 from memline.ledger.schema import jobs
 
-__all__ = ["cancel_jobs"]
+__all__ = ["cancel_jobs", "cancel_where"]
 
 
-def cancel_jobs(tx: Connection, job_nos: Sequence[int], *, reason: str, now: datetime) -> None:
-    """Ends jobs as cancelled, with what they carried; what they committed before stays for the caller to decide.
+def cancel_jobs(tx: Connection, job_nos: Sequence[int], *, reason: str, now: datetime) -> int:
+    """`cancel_where` of jobs by their numbers."""
+    return cancel_where(tx, jobs.c.no.in_(list(job_nos)), reason=reason, now=now)
 
-    The queues of lanes that wait move on; those that a batch holds move when it ends.
+
+def cancel_where(tx: Connection, which: sa.ColumnElement[bool], *, reason: str, now: datetime) -> int:
+    """Ends the jobs for which *which* holds as cancelled, with what they carried, replies too. Returns how many were not committed.
+
+    A failed one is among them: a replay would else bring it back. What a job has committed stays for the caller to decide; it is done, and
+    its last stages do not run. The queues of lanes that wait move on. A batch that is left with no job of a lane gives the lane back, and
+    one that is left with none ends: whoever runs it is told by the guard.
     """
-    which = jobs.c.no.in_(list(job_nos))
-    waiting = lock_idle_lanes(tx, set(tx.execute(sa.select(jobs.c.lane).where(which)).scalars()))
-    tx.execute(sa.select(jobs.c.no).where(which).order_by(jobs.c.no).with_for_update())
+    open_jobs = sa.and_(
+        which, sa.or_(jobs.c.finished_at.is_(None), jobs.c.stage != Stage.DONE.value), jobs.c.state != Status.CANCELLED.value
+    )
+    waiting = lock_idle_lanes(tx, sa.select(jobs.c.lane).where(open_jobs))
+    lock_leases(tx, sa.select(jobs.c.lease_id).where(open_jobs, jobs.c.lease_id.is_not(None)))
+    rows = tx.execute(
+        sa.select(jobs.c.no, jobs.c.lease_id, jobs.c.committed_at).where(open_jobs).order_by(jobs.c.no).with_for_update()
+    ).all()
+    held = sorted({row.lease_id for row in rows if row.lease_id is not None})
+    strip_payloads(tx, which)
+    uncommitted = jobs.c.committed_at.is_(None)
     tx.execute(
         sa.update(jobs)
-        .where(which)
+        .where(open_jobs)
         .values(
-            state=sa.case((jobs.c.state == Status.ACCEPTED.value, Status.CANCELLED.value), else_=jobs.c.state),
+            state=sa.case((uncommitted, Status.CANCELLED.value), else_=jobs.c.state),
+            stage=sa.case((uncommitted, jobs.c.stage), else_=Stage.DONE.value),
             reason=reason,
             finished_at=now,
             lease_id=None,
             next_at=None,
             held_until=None,
-            messages=sa.null(),
-            metadata=sa.null(),
-            prompt=None,
         )
     )
     move_queues(tx, waiting, now=now)
+    release_emptied(tx, held, now=now)
+    cancelled = sum(row.committed_at is None for row in rows)
+    count(tx, "turns_cancelled", cancelled)
+    return cancelled

@@ -17,8 +17,9 @@ from memline.contracts.content_hash import content_hash, text_md5
 from memline.contracts.fact import Fact, Relation
 from memline.contracts.ids import derived_id, digest_of
 from memline.contracts.receipt import Event, Status
-from memline.ledger.history import write_history
+from memline.ledger.history import HistoryMode, write_history
 from memline.ledger.jobs import Job
+from memline.ledger.lifetimes import Lifetime, last_day, lifetimes_of
 from memline.ledger.outbox import enqueue
 from memline.ledger.pairs import has_pair
 from memline.ledger.retire import drop_postings
@@ -45,6 +46,8 @@ class _Commit:
     """What a transaction is going to write."""
 
     now: datetime
+    #: By namespace, of memories that bring no expiration date.
+    lifetimes: Mapping[str, Lifetime] = field(default_factory=dict)
     rows: list[dict[str, Any]] = field(default_factory=list)
     candidates: list[Candidate] = field(default_factory=list)
     links: list[list[tuple[str, str]]] = field(default_factory=list)
@@ -59,15 +62,23 @@ class _Commit:
 
 
 def commit_memories(
-    tx: Connection, found: Sequence[tuple[Job, Sequence[Candidate]]], *, model: str, extractor: str, now: datetime
+    tx: Connection,
+    found: Sequence[tuple[Job, Sequence[Candidate]]],
+    *,
+    model: str,
+    extractor: str,
+    now: datetime,
+    default_lifetime: Lifetime = None,
+    keep: HistoryMode = HistoryMode.FULL,
 ) -> dict[str, list[list[str]]]:
     """Commits the facts of jobs, in the order given; returns each job's outcome as [memory id, event].
 
     The caller holds the subjects' locks and, exclusively, the owners'. A fact that is live in its scope already is reported as a
     duplicate of it, an expired twin is retired first, and what a newer fact of the same owner answers anew is superseded. A second
-    commit of a job changes nothing: its memories' ids depend on the job alone, and a committed job is skipped.
+    commit of a job changes nothing: its memories' ids depend on the job alone, and a committed job is skipped. *default_lifetime* in
+    days, for memories without an expiration date in a namespace that says nothing of it.
     """
-    work = _Commit(now)
+    work = _Commit(now, lifetimes_of(tx, (job.scope.namespace for job, candidates in found if candidates), default_lifetime))
     committed = _committed_before(tx, [job.no for job, _ in found])
     found = [(job, candidates) for job, candidates in found if job.no not in committed]
     work.outcomes |= {outcome[0]: outcome[1] for outcome in committed.values()}
@@ -76,7 +87,7 @@ def commit_memories(
         outcome = work.outcomes.setdefault(job.id, [])
         for ordinal, candidate in enumerate(candidates):
             outcome.append(_decide(work, job, ordinal, candidate))
-    _write(tx, work, model=model)
+    _write(tx, work, model=model, keep=keep)
     for job, _ in found:
         outcome = work.outcomes[job.id]
         added = any(event == Event.ADD for _, event in outcome)
@@ -115,9 +126,11 @@ def _load(tx: Connection, work: _Commit, found: Sequence[tuple[Job, Sequence[Can
     live = memories.c.state == "live"
     said_first = min((job.said_at for job, _ in found), default=work.now)
     ended_after = sa.and_(memories.c.state == "superseded", memories.c.valid_to > said_first)
+    # an answer that expired has ended what was said before it, marked or not
+    expired_after = sa.and_(memories.c.state == "expired", memories.c.valid_from > said_first)
     queries = [has_pair(sa.select(*columns).where(live), memories.c.lane, memories.c.content_hash, some) for some in _chunks(hashes)]
     queries += [
-        has_pair(sa.select(*columns).where(sa.or_(live, ended_after)), memories.c.owner_no, memories.c.slot, some)
+        has_pair(sa.select(*columns).where(sa.or_(live, ended_after, expired_after)), memories.c.owner_no, memories.c.slot, some)
         for some in _chunks(slots)
     ]
     queries += [sa.select(*columns).where(live, memories.c.id.in_(some)) for some in _chunks(linked)]
@@ -155,6 +168,8 @@ def _decide(work: _Commit, job: Job, ordinal: int, candidate: Candidate) -> list
             return [twin["id"], Event.DUPLICATE.value]
         _retire(work, twin, job)
     row = _memory_row(job, ordinal, candidate, hashed, work.now)
+    if row["expires_on"] is None:
+        row["expires_on"] = last_day(work.now, work.lifetimes.get(row["namespace"]))
     for other in _answers(work, job, fact):
         _order(work, row, other, job)
     work.rows.append(row)
@@ -183,7 +198,14 @@ def _answers(work: _Commit, job: Job, fact: Fact) -> list[dict[str, Any]]:
     if fact.slot is not None:
         found += work.by_slot.get((job.owner_no, fact.slot), [])
     unique = {other["id"]: other for other in found}
-    return [other for other in unique.values() if other["state"] in ("live", "superseded")]
+    hashed = content_hash(fact.text)
+    return [
+        other
+        for other in unique.values()
+        if other["state"] in ("live", "superseded")
+        # a twin that expired never stands in the way, whenever it was said
+        or (other["state"] == "expired" and other["valid_from"] > job.said_at and other["content_hash"] != hashed)
+    ]
 
 
 def _order(work: _Commit, row: dict[str, Any], other: dict[str, Any], job: Job) -> None:
@@ -267,7 +289,7 @@ def _history(
     }
 
 
-def _write(tx: Connection, work: _Commit, *, model: str) -> None:
+def _write(tx: Connection, work: _Commit, *, model: str, keep: HistoryMode) -> None:
     for row in work.changed.values():
         if "no" in row:
             tx.execute(
@@ -298,7 +320,7 @@ def _write(tx: Connection, work: _Commit, *, model: str) -> None:
                 _add(delta, row["owner_no"], 1, row["length"])
     for owner_no, (live, length) in sorted(delta.items()):
         tx.execute(sa.update(owners).where(owners.c.no == owner_no).values(live=owners.c.live + live, length=owners.c.length + length))
-    write_history(tx, work.history)
+    write_history(tx, work.history, keep=keep)
     shown = {row["id"]: (row["namespace"], row["version"]) for row in (*work.changed.values(), *work.rows)}
     enqueue(tx, "memory", shown, now=work.now)
 

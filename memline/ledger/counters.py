@@ -18,6 +18,7 @@ COUNTERS = {
     "leases_expired": "batches whose worker died or hung; their jobs were retried alone",
     "messages_resent": "Celery messages sent again because nobody had taken them",
     "jobs_failed": "jobs that ended failed",
+    "turns_cancelled": "turns that ended cancelled: their subject was erased, or their scope deleted or reset, before their commit",
     "links_dropped": "links of the model to memories that it was not shown",
     "outbox_parked": "outbox rows set aside after too many failures",
     "drift_missing": "objects that the index had lost",
@@ -34,6 +35,8 @@ COUNTERS = {
     "keys_pruned": "idempotency keys removed by age",
     "receipts_pruned": "receipts of repeated and lost turns removed by age",
     "producers_pruned": "lanes forgotten by age of producers that fell silent",
+    "memories_expired": "memories that left the live set after their last day",
+    "memories_purged": "expired memories deleted after their grace",
 }
 
 

@@ -10,13 +10,12 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from memline.contracts.ids import derived_id
-from memline.ledger.jobs import Job
 from memline.ledger.outbox import enqueue
 from memline.ledger.pairs import has_pair
 from memline.ledger.schema import entities, entity_links, entity_names, memories
 from memline.ledger.session import insert
 
-__all__ = ["Named", "entity_id", "known_names", "link_entities", "memories_of_jobs", "names_of_entities"]
+__all__ = ["Made", "Named", "entity_id", "known_names", "link_entities", "memories_of_jobs", "names_of_entities"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +29,14 @@ class Named:
     vector: bytes
     #: Id of the entity of this lane it is another name of.
     alias_of: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A memory as the link stage finds it: its number, and the MD5 of its text."""
+
+    no: int
+    md5: str
 
 
 def entity_id(lane: str, norm: str) -> str:
@@ -52,22 +59,28 @@ def names_of_entities(connection: Connection, ids: Sequence[str]) -> dict[str, s
     return {row.id: row.norm for row in connection.execute(sa.select(entities.c.id, entities.c.norm).where(entities.c.id.in_(list(ids))))}
 
 
-def memories_of_jobs(connection: Connection, job_ids: Sequence[str]) -> dict[tuple[str, int], tuple[int, str]]:
-    """(job, ordinal) -> (number, state) of the memories that jobs committed and that are not deleted."""
-    query = sa.select(memories.c.job_id, memories.c.ordinal, memories.c.no, memories.c.state).where(
+def memories_of_jobs(connection: Connection, job_ids: Sequence[str]) -> dict[tuple[str, int], Made]:
+    """By (job, ordinal) the memories that jobs committed and that are not deleted."""
+    query = sa.select(memories.c.job_id, memories.c.ordinal, memories.c.no, memories.c.md5).where(
         memories.c.job_id.in_(list(job_ids)), memories.c.state != "deleted"
     )
-    return {(row.job_id, row.ordinal): (row.no, row.state) for row in connection.execute(query)}
+    return {(row.job_id, row.ordinal): Made(row.no, row.md5) for row in connection.execute(query)}
 
 
 def link_entities(
-    tx: Connection, jobs: Mapping[str, Job], named: Sequence[Named], pairs: Sequence[tuple[str, str, int]], *, model: str, now: datetime
+    tx: Connection,
+    lanes: Mapping[str, tuple[str, int]],
+    named: Sequence[Named],
+    pairs: Sequence[tuple[str, str, int]],
+    *,
+    model: str,
+    now: datetime,
 ) -> None:
     """Makes sure of entities and links (lane, normalised name, memory number); a second time changes nothing.
 
-    *jobs*: one job a lane, for its scope.
+    *lanes*: the namespace and the owner's number of each lane.
     """
-    _add_names(tx, jobs, named, model=model, now=now)
+    _add_names(tx, lanes, named, model=model, now=now)
     entity_nos = known_names(tx, sorted({(lane, norm) for lane, norm, _ in pairs}))
     rows = sorted({(entity_nos[lane, norm], memory_no) for lane, norm, memory_no in pairs if (lane, norm) in entity_nos})
     if rows:
@@ -77,7 +90,7 @@ def link_entities(
         )
 
 
-def _add_names(tx: Connection, jobs: Mapping[str, Job], named: Sequence[Named], *, model: str, now: datetime) -> None:
+def _add_names(tx: Connection, lanes: Mapping[str, tuple[str, int]], named: Sequence[Named], *, model: str, now: datetime) -> None:
     known = known_names(tx, [(name.lane, name.norm) for name in named])
     new = [name for name in named if (name.lane, name.norm) not in known]
     targets = {
@@ -89,9 +102,9 @@ def _add_names(tx: Connection, jobs: Mapping[str, Job], named: Sequence[Named], 
     rows = [
         {
             "id": entity_id(name.lane, name.norm),
-            "namespace": jobs[name.lane].scope.namespace,
+            "namespace": lanes[name.lane][0],
             "lane": name.lane,
-            "owner_no": jobs[name.lane].owner_no,
+            "owner_no": lanes[name.lane][1],
             "name": name.name,
             "norm": name.norm,
             "type": name.type,

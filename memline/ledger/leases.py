@@ -29,7 +29,9 @@ __all__ = [
     "guard",
     "hand_back",
     "lock_idle_lanes",
+    "lock_leases",
     "move_queues",
+    "release_emptied",
     "renew",
     "send_again",
     "take",
@@ -146,9 +148,21 @@ def free_lanes(tx: Connection, lease_id: str, *, now: datetime, only_empty: bool
     move_queues(tx, _lock_lanes(tx, *which), now=now)
 
 
-def lock_idle_lanes(tx: Connection, lane_keys: Collection[str]) -> Sequence[str]:
+def lock_idle_lanes(tx: Connection, lane_keys: Collection[str] | sa.Select[tuple[str]]) -> Sequence[str]:
     """Locks those of the lanes that no batch holds, and says which they are."""
     return _lock_lanes(tx, lanes.c.key.in_(lane_keys), lanes.c.lease_id.is_(None))
+
+
+def lock_leases(tx: Connection, lease_ids: sa.Select[tuple[str | None]]) -> None:
+    """Locks batches before their jobs, as everybody does; those that are gone meanwhile are none."""
+    tx.execute(sa.select(leases.c.id).where(leases.c.id.in_(lease_ids)).order_by(leases.c.id).with_for_update()).all()
+
+
+def release_emptied(tx: Connection, lease_ids: Sequence[str], *, now: datetime) -> None:
+    """Gives back the lanes of which no job is left in these batches, and ends those batches that have none at all."""
+    for lease_id in lease_ids:
+        free_lanes(tx, lease_id, now=now, only_empty=True)
+        tx.execute(sa.delete(leases).where(leases.c.id == lease_id, ~sa.exists().where(jobs.c.lease_id == lease_id)))
 
 
 def _lock_lanes(tx: Connection, *which: sa.ColumnElement[bool]) -> Sequence[str]:

@@ -14,7 +14,7 @@ from sqlalchemy.engine import Connection
 from memline.contracts.scope import Subject
 from memline.ledger.schema import subjects
 
-__all__ = ["STRIPES", "epoch_sums", "lock_claim", "lock_owners", "lock_subjects"]
+__all__ = ["STRIPES", "epoch_sums", "lock_against_swap", "lock_all_subjects", "lock_claim", "lock_one_of", "lock_owners", "lock_subjects"]
 
 #: Number of advisory keys a class has.
 STRIPES = 512
@@ -25,6 +25,25 @@ _SUBJECT, _OWNER, _CLAIM = 0x6D656D31, 0x6D656D32, 0x6D656D33
 def lock_subjects(tx: Connection, found: Iterable[Subject], *, exclusive: bool = False) -> None:
     """Locks *found* until the transaction ends: shared by writers, exclusive by erase, delete_all and reset."""
     _lock(tx, _SUBJECT, (subject.key for subject in found), exclusive=exclusive)
+
+
+def lock_one_of(tx: Connection, alone: Subject, beside: Iterable[Subject]) -> None:
+    """Locks *alone* exclusively and *beside* shared, in the one order: nobody writes for a scope that has *alone* among its subjects."""
+    if tx.dialect.name == "sqlite":
+        return
+    exclusive = {_stripe(alone.key)}
+    for stripe in sorted(exclusive | {_stripe(subject.key) for subject in beside}):
+        tx.execute(_EXCLUSIVE if stripe in exclusive else _SHARED, {"kind": _SUBJECT, "keys": [stripe]})
+
+
+def lock_all_subjects(tx: Connection) -> None:
+    """Locks every subject exclusively: nobody else writes for anybody until the transaction ends."""
+    _lock(tx, _SUBJECT, (f"{stripe:08x}" for stripe in range(STRIPES)), exclusive=True)
+
+
+def lock_against_swap(tx: Connection) -> None:
+    """For a transaction that writes for no subject: `lock_all_subjects` waits for it, and it for that one."""
+    _lock(tx, _SUBJECT, ("00000000",), exclusive=False)
 
 
 def lock_owners(tx: Connection, owner_keys: Iterable[str]) -> None:
@@ -45,10 +64,14 @@ def epoch_sums(tx: Connection, found: Mapping[str, Sequence[Subject]]) -> dict[s
     return {name: sum(epochs.get(subject.key, 0) for subject in group) for name, group in found.items()}
 
 
+def _stripe(key: str) -> int:
+    return int(key[:8], 16) % STRIPES
+
+
 def _lock(tx: Connection, kind: int, keys: Iterable[str], *, exclusive: bool) -> None:
     if tx.dialect.name == "sqlite":
         return
-    stripes = sorted({int(key[:8], 16) % STRIPES for key in keys})
+    stripes = sorted({_stripe(key) for key in keys})
     if not stripes:
         return
     tx.execute(_EXCLUSIVE if exclusive else _SHARED, {"kind": kind, "keys": stripes})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
+from functools import cache
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
@@ -12,7 +13,9 @@ from sqlalchemy.engine import Connection, Row
 
 from memline.contracts.filters import ScopeIds
 from memline.contracts.index_object import IndexObject, Kind, ObjectKey
-from memline.ledger.schema import entities, lanes, memories, owners, postings, vectors
+from memline.ledger.lists import in_list, tuples
+from memline.ledger.schema import entities, lanes, memories, next_entity_vectors, next_vectors, owners, postings, vectors
+from memline.ledger.vectors import current_entity_vector, current_model, current_vector, current_vectors, entities_with_vectors
 
 T = TypeVar("T")
 
@@ -79,7 +82,7 @@ _COLUMNS = [memories.c[name] for name in MemoryRow.__dataclass_fields__]
 
 
 def _row(row: Row[Any]) -> MemoryRow:
-    return MemoryRow(**row._mapping)
+    return MemoryRow(*tuple(row))
 
 
 def load_memory(connection: Connection, namespace: str, memory_id: str) -> MemoryRow | None:
@@ -95,9 +98,14 @@ def load_memories(connection: Connection, namespace: str, nos: Iterable[int] = (
     for column, wanted in ((memories.c.no, list(nos)), (memories.c.id, list(ids))):
         for chunk in _chunks(wanted):
             # the namespace is asked of the rows: SQLite would walk the whole namespace rather than look up the ids
-            query = sa.select(*_COLUMNS).where(column.in_(chunk), memories.c.state != "deleted")
-            found |= {row.no: _row(row) for row in connection.execute(query) if row.namespace == namespace}
+            rows = connection.execute(_whole(connection.dialect.name, column.name), {"wanted": list(chunk)})
+            found |= {row.no: row for row in map(_row, rows) if row.namespace == namespace}
     return list(found.values())
+
+
+@cache
+def _whole(dialect: str, column: str) -> sa.Select[Any]:
+    return sa.select(*_COLUMNS).where(in_list(dialect, memories.c[column], "wanted"), memories.c.state != "deleted")
 
 
 def within(namespace: str, scopes: Sequence[ScopeIds]) -> sa.ColumnElement[bool]:
@@ -138,33 +146,43 @@ def owners_of(connection: Connection, namespace: str, scopes: Sequence[ScopeIds]
     """Numbers of the owners that have a memory in one of *scopes*: the postings to read."""
     found: set[int] = set()
     for scope in scopes:
-        if scope.run_id is None:
-            named = [owners.c[name] == value for name in ("user_id", "agent_id") if (value := getattr(scope, name)) is not None]
-            query = sa.select(owners.c.no).where(owners.c.namespace == namespace, *named)
-        else:
-            query = sa.select(memories.c.owner_no).where(within(namespace, [scope])).distinct()
-        found |= set(connection.execute(query).scalars())
+        ids = scope.ids()
+        found |= {no for (no,) in tuples(connection.execute(_owners(tuple(ids)), {"namespace": namespace} | ids))}
     return sorted(found)
 
 
-def load_vectors(connection: Connection, nos: Iterable[int]) -> dict[int, bytes]:
-    """float32 vectors by ledger number."""
+@cache
+def _owners(named: tuple[str, ...]) -> sa.Select[Any]:
+    """Owners by namespace and the ids that are *named*; a run is none of an owner's, and its memories tell whose they are."""
+    if "run_id" in named:
+        columns, query = memories.c, sa.select(memories.c.owner_no).distinct()
+    else:
+        columns, query = owners.c, sa.select(owners.c.no)
+    return query.where(*(columns[name] == sa.bindparam(name) for name in ("namespace", *named)))
+
+
+def load_vectors(connection: Connection, nos: Iterable[int], *, model: str) -> dict[int, bytes]:
+    """float32 vectors of *model* by ledger number: those of another are compared with nothing."""
     found: dict[int, bytes] = {}
+    query = sa.select(vectors.c.memory_no, current_vector).select_from(current_vectors).where(current_model == model)
     for chunk in _chunks(list(nos)):
-        found |= {
-            no: bytes(vector)
-            for no, vector in connection.execute(sa.select(vectors.c.memory_no, vectors.c.vector).where(vectors.c.memory_no.in_(chunk)))
-        }
+        found |= {no: bytes(vector) for no, vector in connection.execute(query.where(vectors.c.memory_no.in_(chunk)))}
     return found
 
 
-def index_objects(connection: Connection, keys: Sequence[ObjectKey], *, whole: bool = True) -> dict[ObjectKey, IndexObject]:
+def index_objects(
+    connection: Connection, keys: Sequence[ObjectKey], *, whole: bool = True, upcoming: bool = False
+) -> dict[ObjectKey, IndexObject]:
     """What an index should hold under *keys*, from the rows as they are now. A key that is missing in the answer should not be there.
 
-    *whole* False leaves the vectors empty: enough to compare digests.
+    *whole* False leaves the vectors empty: enough to compare digests. *upcoming*: of the index of the next embedder, with its vectors; an
+    object that has none of the text it has now should not be there yet.
     """
     found: dict[ObjectKey, IndexObject] = {}
     wanted = set(keys)
+    now = memories.join(current_vectors, vectors.c.memory_no == memories.c.no)
+    made = sa.and_(next_vectors.c.memory_no == memories.c.no, next_vectors.c.source == memories.c.digest)
+    source, vector = (memories.join(next_vectors, made), next_vectors.c.vector) if upcoming else (now, current_vector)
     for chunk in _chunks([key.id for key in keys if key.kind == "memory"]):
         query = (
             sa.select(
@@ -175,9 +193,9 @@ def index_objects(connection: Connection, keys: Sequence[ObjectKey], *, whole: b
                 memories.c.user_id,
                 memories.c.agent_id,
                 memories.c.run_id,
-                vectors.c.vector if whole else _NO_VECTOR,
+                vector if whole else _NO_VECTOR,
             )
-            .join(vectors, vectors.c.memory_no == memories.c.no)
+            .select_from(source)
             .where(memories.c.id.in_(chunk), memories.c.state.in_(("live", "superseded")))
         )
         rows = connection.execute(query).all()
@@ -186,7 +204,7 @@ def index_objects(connection: Connection, keys: Sequence[ObjectKey], *, whole: b
             key = ObjectKey("memory", row.namespace, row.id)
             found[key] = IndexObject(key, row.version, row.user_id, row.agent_id, row.run_id, terms.get(row.no, ()), bytes(row.vector))
     for chunk in _chunks([key.id for key in keys if key.kind == "entity"]):
-        found |= {entity.key: entity for entity in _entities(connection, chunk, whole=whole)}
+        found |= {entity.key: entity for entity in _entities(connection, chunk, whole=whole, upcoming=upcoming)}
     # an id that is asked for in another namespace than its own should not be there
     return {key: each for key, each in found.items() if key in wanted}
 
@@ -202,19 +220,23 @@ def _terms(connection: Connection, nos: Sequence[int]) -> Mapping[int, tuple[str
     return {no: tuple(sorted(terms)) for no, terms in found.items()}
 
 
-def _entities(connection: Connection, ids: Sequence[str], *, whole: bool) -> list[IndexObject]:
+def _entities(connection: Connection, ids: Sequence[str], *, whole: bool, upcoming: bool) -> list[IndexObject]:
+    upcoming_of = next_entity_vectors.c
+    made = sa.and_(upcoming_of.entity_no == entities.c.no, upcoming_of.source == sa.cast(entities.c.version, sa.Text))
+    source = entities.join(next_entity_vectors, made) if upcoming else entities_with_vectors
+    vector = upcoming_of.vector if upcoming else current_entity_vector
     query = (
         sa.select(
             entities.c.id,
             entities.c.namespace,
             entities.c.version,
             entities.c.norm,
-            entities.c.vector if whole else _NO_VECTOR,
+            vector if whole else _NO_VECTOR,
             lanes.c.user_id,
             lanes.c.agent_id,
             lanes.c.run_id,
         )
-        .join(lanes, lanes.c.key == entities.c.lane)
+        .select_from(source.join(lanes, lanes.c.key == entities.c.lane))
         .where(entities.c.id.in_(list(ids)))
     )
     return [

@@ -1,22 +1,36 @@
-"""What was said in a lane, in its order."""
+"""What was said in a lane, in its order; and what of it is not shown to a model again, since a memory that came from it was deleted."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from memline.contracts.receipt import Event
 from memline.contracts.turn import Message
-from memline.ledger.jobs import Job
-from memline.ledger.schema import messages
+from memline.ledger.jobs import Job, Stage
+from memline.ledger.memories import MemoryRow
+from memline.ledger.results import FACTS, load_results
+from memline.ledger.schema import jobs, memories, messages, stage_results
 from memline.ledger.session import insert
 
-__all__ = ["save_messages", "window_before"]
+__all__ = ["forget_sources", "save_messages", "strip_payloads", "window_before"]
+
+#: Who says what a memory is made of; the rest of a turn is context.
+_SOURCES = ("user", "assistant")
+
+#: Messages of a job by their place in the turn; None: it is not known which, so all that may be a source.
+_Which = frozenset[int] | None
 
 
 def save_messages(tx: Connection, found: Sequence[Job]) -> None:
-    """Stores the messages of jobs at their places; a second time changes nothing. System and developer messages are no conversation."""
+    """Stores the messages of jobs at their places; a second time changes nothing. System and developer messages are no conversation.
+
+    Those that a memory came from which is deleted by now are left out.
+    """
+    withheld = _withheld_of(tx, found)
     rows = [
         {
             "lane": job.lane,
@@ -30,10 +44,12 @@ def save_messages(tx: Connection, found: Sequence[Job]) -> None:
         }
         for job in found
         for ordinal, message in enumerate(job.messages)
-        if message.role not in ("system", "developer")
+        if message.role not in ("system", "developer") and not _is_withheld(withheld, job.id, ordinal, message.role)
     ]
     if rows:
         tx.execute(insert(tx, messages).on_conflict_do_nothing(index_elements=["job_id", "ordinal"]), rows)
+    if withheld:  # what the window must not show is not kept with the job either; save is its last stage
+        strip_payloads(tx, jobs.c.id.in_(list(withheld)))
 
 
 def window_before(connection: Connection, lane: str, place: int, *, size: int) -> list[Message]:
@@ -45,3 +61,80 @@ def window_before(connection: Connection, lane: str, place: int, *, size: int) -
         .limit(size)
     )
     return [Message(role, text, name) for role, text, name in reversed(connection.execute(query).all())]
+
+
+def forget_sources(tx: Connection, rows: Sequence[MemoryRow]) -> None:
+    """Takes the messages that deleted memories came from out of their lanes, so that no model learns them again from there.
+
+    Those are the messages of the turn that made a memory and of turns that repeated it: the one that the extractor named, or all of its
+    user's and assistant's. The rest of a turn stays. A turn that is not saved yet leaves them out when it is.
+    """
+    by_lane: dict[str, set[str]] = {}
+    for row in rows:
+        by_lane.setdefault(row.lane, set()).add(row.job_id)
+    turns: dict[str, list[list[str]]] = {}
+    for lane, job_ids in by_lane.items():
+        repeats = sa.cast(jobs.c.outcome, sa.Text).contains(Event.DUPLICATE.value)
+        query = sa.select(jobs.c.id, jobs.c.outcome).where(jobs.c.lane == lane, sa.or_(jobs.c.id.in_(job_ids), repeats))
+        turns |= {job_id: outcome for job_id, outcome in tx.execute(query) if outcome}
+    withheld = _withheld(tx, turns, {row.id for row in rows})
+    whole = [job_id for job_id, which in withheld.items() if which is None]
+    some = [{"job": job_id, "which": ordinal} for job_id, which in withheld.items() for ordinal in sorted(which or ())]
+    if whole:
+        tx.execute(sa.delete(messages).where(messages.c.job_id.in_(whole), messages.c.role.in_(_SOURCES)))
+    if some:
+        said = (messages.c.job_id == sa.bindparam("job"), messages.c.ordinal == sa.bindparam("which"))
+        tx.execute(sa.delete(messages).where(*said), some)
+    if withheld:
+        strip_payloads(tx, jobs.c.id.in_(list(withheld)), jobs.c.stage == Stage.DONE.value)
+
+
+def strip_payloads(tx: Connection, *which: sa.ColumnElement[bool]) -> None:
+    """Takes from jobs what they carried, with what the stages left for them."""
+    tx.execute(sa.delete(stage_results).where(stage_results.c.job_id.in_(sa.select(jobs.c.id).where(*which))))
+    carries = sa.or_(jobs.c.messages.is_not(sa.null()), jobs.c.metadata.is_not(sa.null()), jobs.c.prompt.is_not(None))
+    tx.execute(sa.update(jobs).where(*which, carries).values(messages=sa.null(), metadata=sa.null(), prompt=None))
+
+
+def _withheld_of(tx: Connection, found: Sequence[Job]) -> dict[str, _Which]:
+    rows = tx.execute(sa.select(jobs.c.id, jobs.c.outcome).where(jobs.c.no.in_([job.no for job in found])))
+    turns = {job_id: outcome for job_id, outcome in rows if outcome}
+    ids = sorted({memory_id for outcome in turns.values() for memory_id, _ in outcome})
+    gone: set[str] = set()
+    for start in range(0, len(ids), 500):
+        some = sa.select(memories.c.id).where(memories.c.id.in_(ids[start : start + 500]), memories.c.state == "deleted")
+        gone |= set(tx.execute(some).scalars())
+    return _withheld(tx, turns, gone) if gone else {}
+
+
+def _withheld(tx: Connection, turns: Mapping[str, Sequence[Sequence[str]]], gone: Collection[str]) -> dict[str, _Which]:
+    """By job, the messages that *gone* memories came from, of the jobs that have any. *turns*: outcomes by job."""
+    told = {
+        job_id: [(ordinal, event) for ordinal, (memory_id, event) in enumerate(outcome) if memory_id in gone]
+        for job_id, outcome in turns.items()
+    }
+    told = {job_id: facts for job_id, facts in told.items() if facts}
+    if not told:
+        return {}
+    named = load_results(tx, FACTS, list(told))  # as long as the job keeps what its stages left
+    own: dict[tuple[str, int], int | None] = {}
+    query = sa.select(memories.c.job_id, memories.c.ordinal, memories.c.message).where(memories.c.job_id.in_(list(told)))
+    for job_id, ordinal, message in tx.execute(query):
+        own[job_id, ordinal] = message
+    found: dict[str, _Which] = {}
+    for job_id, facts in told.items():
+        known = [own.get((job_id, ordinal)) if event == Event.ADD else _message_of(named.get(job_id), ordinal) for ordinal, event in facts]
+        found[job_id] = None if any(message is None for message in known) else frozenset(m for m in known if m is not None)
+    return found
+
+
+def _message_of(facts: Any, ordinal: int) -> int | None:
+    message = facts[ordinal]["message"] if facts is not None and ordinal < len(facts) else None
+    return message if isinstance(message, int) else None
+
+
+def _is_withheld(withheld: Mapping[str, _Which], job_id: str, ordinal: int, role: str) -> bool:
+    if job_id not in withheld:
+        return False
+    which = withheld[job_id]
+    return role in _SOURCES if which is None else ordinal in which

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -25,6 +26,7 @@ __all__ = [
     "outbox_size",
     "pending_objects",
     "release",
+    "requeue",
     "settle",
     "unsettled",
 ]
@@ -47,26 +49,21 @@ def enqueue(tx: Connection, kind: Kind, namespace_by_id: Mapping[str, tuple[str,
     """
     if not namespace_by_id:
         return
-    statement = insert(tx, outbox)
-    new = statement.excluded
-    next_at = sa.case((outbox.c.lease.is_(None), new.next_at), else_=outbox.c.next_at)
     tx.execute(
-        statement.on_conflict_do_update(
-            index_elements=["kind", "object_id"],
-            set_={
-                "namespace": new.namespace,
-                "version": new.version,
-                "next_at": next_at,
-                "attempts": 0,
-                "parked": sa.false(),
-                "error": None,
-            },
-        ),
+        requeue(insert(tx, outbox)),
         [
             {"kind": kind, "object_id": object_id, "namespace": namespace, "version": version, "queued_at": now, "next_at": now}
             for object_id, (namespace, version) in sorted(namespace_by_id.items())
         ],
     )
+
+
+def requeue(statement: Any) -> Any:
+    """The INSERT of `enqueue`, with what becomes of a row that is there already."""
+    new = statement.excluded
+    next_at = sa.case((outbox.c.lease.is_(None), new.next_at), else_=outbox.c.next_at)
+    values = {"namespace": new.namespace, "version": new.version, "next_at": next_at, "attempts": 0, "parked": sa.false(), "error": None}
+    return statement.on_conflict_do_update(index_elements=["kind", "object_id"], set_=values)
 
 
 def claim_outbox(tx: Connection, *, lease: str, seconds: float, limit: int, now: datetime) -> list[OutboxRow]:

@@ -14,7 +14,17 @@ from memline.ledger.audit_of_jobs import COMMITTED_AND_SHOWN
 from memline.ledger.schema import jobs, ledger_meta, outbox
 from memline.ledger.session import insert
 
-__all__ = ["end_turn", "is_turn_due", "last_full_pass", "mark_shown", "next_stop", "revive_parked", "save_stop", "take_turn"]
+__all__ = [
+    "end_turn",
+    "is_turn_due",
+    "last_full_pass",
+    "make_turn_due",
+    "mark_shown",
+    "next_stop",
+    "revive_parked",
+    "save_stop",
+    "take_turn",
+]
 
 #: Characters of a moment as it is stored: text of one width, so that it sorts by time.
 _WIDTH = 32
@@ -43,6 +53,11 @@ def end_turn(tx: Connection, holder: str, *, next_at: datetime) -> None:
     """Gives the turn back; the next one is due at *next_at*. Nothing where another process took it over."""
     held = sa.and_(ledger_meta.c.key == _TURN, sa.func.substr(ledger_meta.c.value, _WIDTH + 2) == holder)
     tx.execute(sa.update(ledger_meta).where(held).values(value=f"{_moment(next_at)} "))
+
+
+def make_turn_due(tx: Connection) -> None:
+    """The next turn is due at once and begins at the beginning: an index was found empty. One that is under way goes on."""
+    tx.execute(sa.delete(ledger_meta).where(ledger_meta.c.key.in_((_STOP, _TURN))))
 
 
 def next_stop(connection: Connection) -> tuple[str, str]:

@@ -10,10 +10,21 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from memline.ledger.schema import stage_results
+from memline.contracts.receipt import Status
+from memline.ledger.schema import jobs, stage_results
 from memline.ledger.session import insert
 
-__all__ = ["load_replies", "load_results", "store_replies", "store_results"]
+__all__ = ["FACTS", "keep_replies", "keep_results", "load_replies", "load_results", "store_replies", "store_results"]
+
+#: Name of the results that hold a job's facts, in the order of its outcome.
+FACTS = "facts"
+
+
+def keep_replies(tx: Connection, stage: str, replies: Mapping[str, tuple[int, str]], *, now: datetime) -> None:
+    """`store_replies` for who holds no lock on the jobs: a job that was cancelled meanwhile keeps nothing of what was said."""
+    open_jobs = sa.select(jobs.c.id).where(jobs.c.id.in_(list(replies)), jobs.c.state != Status.CANCELLED.value)
+    there = set(tx.execute(open_jobs.order_by(jobs.c.no).with_for_update(read=True)).scalars())
+    store_replies(tx, stage, {job_id: reply for job_id, reply in replies.items() if job_id in there}, now=now)
 
 
 def store_replies(tx: Connection, stage: str, replies: Mapping[str, tuple[int, str]], *, now: datetime) -> None:
@@ -36,6 +47,11 @@ def load_replies(connection: Connection, stage: str, job_ids: Sequence[str]) -> 
 def store_results(tx: Connection, stage: str, results: Mapping[str, Any], *, now: datetime) -> None:
     """Keeps one JSON value a job for the stages that follow."""
     store_replies(tx, stage, {job_id: (0, json.dumps(value, ensure_ascii=False)) for job_id, value in results.items()}, now=now)
+
+
+def keep_results(tx: Connection, stage: str, results: Mapping[str, Any], *, now: datetime) -> None:
+    """`store_results`, as `keep_replies` does it."""
+    keep_replies(tx, stage, {job_id: (0, json.dumps(value, ensure_ascii=False)) for job_id, value in results.items()}, now=now)
 
 
 def load_results(connection: Connection, stage: str, job_ids: Sequence[str]) -> dict[str, Any]:

@@ -1,28 +1,51 @@
-"""Taking a memory out of the committed set: its row stays, without its text; everything made from the text goes."""
+"""Taking memories out of the committed set: their rows stay, without their text; everything made from the text goes.
+
+Set-based: one memory, a scope or a namespace goes by the same few statements, each over all of it, in the caller's transaction.
+
+What a deleted memory had superseded stays superseded: whoever deletes "lives in Porto" did not say that "lives in Berlin" is true again.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from memline.contracts import failpoints
 from memline.contracts.errors import MemoryNotFound
 from memline.contracts.receipt import Event
 from memline.contracts.scope import Scope
-from memline.ledger.history import write_history
+from memline.ledger.history import HistoryMode, redact_history, write_history
 from memline.ledger.locks import lock_owners, lock_subjects
 from memline.ledger.memories import MemoryRow, load_memory
-from memline.ledger.outbox import enqueue
-from memline.ledger.schema import entities, entity_links, memories, memory_links, owners, postings, vectors
-from memline.ledger.session import Ledger
+from memline.ledger.messages import forget_sources
+from memline.ledger.outbox import enqueue, requeue
+from memline.ledger.schema import entities, entity_links, history, memories, memory_links, next_vectors, outbox, owners, postings, vectors
+from memline.ledger.session import Ledger, insert
 
-__all__ = ["delete_memories", "delete_memory", "drop_postings"]
+__all__ = ["delete_memories", "delete_memory", "drop_postings", "drop_unnamed", "expire_memory", "retire"]
+
+_CHUNK = 1000
 
 
-def delete_memory(ledger: Ledger, namespace: str, memory_id: str, *, now: datetime) -> None:
-    """Deletes one memory; raises MemoryNotFound for an unknown id and for one of another namespace."""
+def delete_memory(
+    ledger: Ledger,
+    namespace: str,
+    memory_id: str,
+    *,
+    now: datetime,
+    redact: bool = False,
+    actor: str | None = None,
+    reason: str | None = None,
+    keep: HistoryMode = HistoryMode.FULL,
+) -> None:
+    """Deletes one memory; its source messages leave the window of its lane. *redact*: its history loses every text, too.
+
+    A memory that is deleted already may be redacted. Raises MemoryNotFound for an unknown id and for one of another namespace.
+    """
     with ledger.write() as tx:
         row = load_memory(tx, namespace, memory_id)
         if row is not None:
@@ -30,51 +53,81 @@ def delete_memory(ledger: Ledger, namespace: str, memory_id: str, *, now: dateti
             lock_subjects(tx, scope.subjects)
             lock_owners(tx, [scope.owner.key])
             row = load_memory(tx, namespace, memory_id)  # as it is now that nobody else changes it
-        if row is None:
+        if row is not None:
+            delete_memories(tx, [row], actor=actor, reason=reason, now=now, redact=redact, keep=keep)
+        elif not (redact and _redact_deleted(tx, namespace, memory_id)):
             raise MemoryNotFound(memory_id)
-        delete_memories(tx, [row], actor=None, reason=None, now=now)
+        failpoints.hit("delete.before_commit")
+    failpoints.hit("delete.after_commit")
 
 
-def delete_memories(tx: Connection, rows: Sequence[MemoryRow], *, actor: str | None, reason: str | None, now: datetime) -> None:
-    """Deletes memories with their postings, vectors, links and the entities that nothing names any more; tells the index.
+def delete_memories(
+    tx: Connection,
+    rows: Sequence[MemoryRow],
+    *,
+    actor: str | None,
+    reason: str | None,
+    now: datetime,
+    redact: bool = False,
+    keep: HistoryMode = HistoryMode.FULL,
+) -> None:
+    """Deletes memories, and takes the messages that they came from out of later windows.
 
     The caller holds the subjects' locks and the owners'.
     """
-    nos = [row.no for row in rows]
-    for row in rows:
-        tx.execute(
-            sa.update(memories)
-            .where(memories.c.no == row.no)
-            .values(state="deleted", text="", metadata={}, slot=None, superseded_by=None, length=0, version=row.version + 1, updated_at=now)
-        )
-        if row.state == "live":
-            tx.execute(
-                sa.update(owners).where(owners.c.no == row.owner_no).values(live=owners.c.live - 1, length=owners.c.length - row.length)
-            )
-    drop_postings(tx, nos)
-    tx.execute(sa.delete(vectors).where(vectors.c.memory_no.in_(nos)))
-    tx.execute(sa.delete(memory_links).where(sa.or_(memory_links.c.memory_no.in_(nos), memory_links.c.to_no.in_(nos))))
-    _unlink_entities(tx, nos, now=now)
-    write_history(
-        tx,
-        [
-            {
-                "memory_id": row.id,
-                "namespace": row.namespace,
-                "version": row.version + 1,
-                "event": Event.DELETE.value,
-                "old_text": row.text,
-                "new_text": None,
-                "job_id": None,
-                "actor_id": actor,
-                "role": row.role,
-                "reason": reason,
-                "at": now,
-            }
-            for row in rows
-        ],
-    )
-    enqueue(tx, "memory", {row.id: (row.namespace, row.version + 1) for row in rows}, now=now)
+    for start in range(0, len(rows), _CHUNK):
+        some = rows[start : start + _CHUNK]
+        which = memories.c.no.in_([row.no for row in some])
+        retire(tx, which, actor=actor, reason=reason, now=now, redact=redact, keep=keep)
+        forget_sources(tx, some)
+
+
+def retire(
+    tx: Connection,
+    which: sa.ColumnElement[bool],
+    *,
+    actor: str | None,
+    reason: str | None,
+    now: datetime,
+    redact: bool = False,
+    keep: HistoryMode = HistoryMode.FULL,
+    whole_owners: sa.Select[tuple[int]] | None = None,
+) -> int:
+    """Deletes the memories that *which* (a condition on the memories) holds for, with their postings, vectors, links and the entities
+    that nothing names any more; tells the index. Returns how many. *whole_owners*: owners of whom it is all; their terms lie together, and
+    go in half the time (measured: 500,000 postings on SQLite).
+
+    The caller holds locks under which nobody else changes them.
+    """
+    which = sa.and_(which, memories.c.state != "deleted")
+    picked = sa.select(memories.c.no).where(which)
+    _count_out(tx, which)
+    if redact:
+        redact_history(tx, sa.select(memories.c.id).where(which))
+    _tell_history(tx, which, actor=actor, reason=reason, now=now, redact=redact, keep=keep)
+    _tell_index(tx, which, now=now)
+    if whole_owners is not None:
+        tx.execute(sa.delete(postings).where(postings.c.owner_no.in_(whole_owners)))
+    for column in (postings.c.memory_no, vectors.c.memory_no, next_vectors.c.memory_no, memory_links.c.memory_no, memory_links.c.to_no):
+        tx.execute(sa.delete(column.table).where(column.in_(picked)))
+    links = sa.delete(entity_links).where(entity_links.c.memory_no.in_(picked)).returning(entity_links.c.entity_no)
+    drop_unnamed(tx, set(tx.execute(links).scalars()), now=now)
+    gone: dict[str, Any] = {"state": "deleted", "text": "", "metadata": {}, "slot": None, "superseded_by": None, "length": 0}
+    if redact:
+        gone |= {"md5": "", "content_hash": "", "digest": ""}
+    return tx.execute(sa.update(memories).where(which).values(**gone, version=memories.c.version + 1, updated_at=now)).rowcount
+
+
+def expire_memory(tx: Connection, row: MemoryRow, *, now: datetime, reason: str | None = None, keep: HistoryMode) -> None:
+    """Takes a live memory that is past its day out of the live ones, so that another may say the same. Its row and vector stay."""
+    version = row.version + 1
+    tx.execute(sa.update(memories).where(memories.c.no == row.no).values(state="expired", version=version, updated_at=now))
+    tx.execute(sa.update(owners).where(owners.c.no == row.owner_no).values(live=owners.c.live - 1, length=owners.c.length - row.length))
+    drop_postings(tx, [row.no])
+    told = {"memory_id": row.id, "namespace": row.namespace, "version": version, "event": Event.EXPIRE.value, "old_text": row.text}
+    told |= {"new_text": None, "job_id": None, "actor_id": None, "role": row.role, "reason": reason, "at": now}
+    write_history(tx, [told], keep=keep)
+    enqueue(tx, "memory", {row.id: (row.namespace, version)}, now=now)
 
 
 def drop_postings(tx: Connection, nos: Sequence[int]) -> None:
@@ -83,12 +136,86 @@ def drop_postings(tx: Connection, nos: Sequence[int]) -> None:
         tx.execute(sa.delete(postings).where(postings.c.memory_no.in_(list(nos))))
 
 
-def _unlink_entities(tx: Connection, nos: Sequence[int], *, now: datetime) -> None:
-    touched = list(
-        tx.execute(sa.delete(entity_links).where(entity_links.c.memory_no.in_(list(nos))).returning(entity_links.c.entity_no)).scalars()
+def drop_unnamed(tx: Connection, entity_nos: set[int], *, now: datetime) -> None:
+    """Removes those of the entities that no memory names any more; tells the index."""
+    nos = sorted(entity_nos)
+    for start in range(0, len(nos), _CHUNK):
+        empty = sa.and_(entities.c.no.in_(nos[start : start + _CHUNK]), ~sa.exists().where(entity_links.c.entity_no == entities.c.no))
+        # their links, names and next vectors go with them, by foreign keys
+        gone = tx.execute(sa.delete(entities).where(empty).returning(entities.c.id, entities.c.namespace, entities.c.version))
+        rows = gone.all()
+        if rows:
+            enqueue(tx, "entity", {row.id: (row.namespace, row.version + 1) for row in rows}, now=now)
+
+
+def _redact_deleted(tx: Connection, namespace: str, memory_id: str) -> bool:
+    """Redacts a memory that is deleted already; False where there is none."""
+    hashes = {"md5": "", "content_hash": "", "digest": ""}
+    done = tx.execute(
+        sa.update(memories)
+        .where(memories.c.id == memory_id, memories.c.namespace == namespace, memories.c.state == "deleted")
+        .values(hashes)
+        .returning(memories.c.id)
+    ).one_or_none()
+    if done is None:
+        return False
+    redact_history(tx, [memory_id])
+    return True
+
+
+def _count_out(tx: Connection, which: sa.ColumnElement[bool]) -> None:
+    """The owners have fewer live memories, and fewer terms in them."""
+    counted = (
+        sa.select(memories.c.owner_no, sa.func.count().label("live"), sa.func.sum(memories.c.length).label("length"))
+        .where(which, memories.c.state == "live")
+        .group_by(memories.c.owner_no)
     )
-    if not touched:
-        return
-    empty = sa.and_(entities.c.no.in_(set(touched)), ~sa.exists().where(entity_links.c.entity_no == entities.c.no))
-    gone = tx.execute(sa.delete(entities).where(empty).returning(entities.c.id, entities.c.namespace, entities.c.version)).all()
-    enqueue(tx, "entity", {row.id: (row.namespace, row.version + 1) for row in gone}, now=now)
+    rows = sorted(tx.execute(counted).all())
+    if rows:
+        tx.execute(
+            sa.update(owners)
+            .where(owners.c.no == sa.bindparam("owner"))
+            .values(live=owners.c.live - sa.bindparam("fewer"), length=owners.c.length - sa.bindparam("shorter")),
+            [{"owner": row.owner_no, "fewer": row.live, "shorter": int(row.length)} for row in rows],
+        )
+
+
+def _tell_history(
+    tx: Connection,
+    which: sa.ColumnElement[bool],
+    *,
+    actor: str | None,
+    reason: str | None,
+    now: datetime,
+    redact: bool,
+    keep: HistoryMode,
+) -> None:
+    told: dict[str, sa.ColumnElement[Any]] = {
+        "memory_id": memories.c.id,
+        "namespace": memories.c.namespace,
+        "version": memories.c.version + 1,
+        "event": sa.literal(Event.DELETE.value),
+        "actor_id": sa.literal(actor, sa.Text),
+        "role": memories.c.role,
+        "reason": sa.literal(reason, sa.Text),
+        "at": sa.literal(now, history.c.at.type),
+    }
+    if not redact and keep is HistoryMode.FULL:
+        told["old_text"] = memories.c.text
+    elif not redact:
+        told |= {"old_hash": memories.c.md5, "old_length": sa.func.length(memories.c.text)}
+    rows = sa.select(*(column.label(name) for name, column in told.items())).where(which).order_by(memories.c.no)
+    tx.execute(sa.insert(history).from_select(list(told), rows))
+
+
+def _tell_index(tx: Connection, which: sa.ColumnElement[bool], *, now: datetime) -> None:
+    """`outbox.enqueue`, for all of them in one statement, and in the order in which it takes them."""
+    at = sa.literal(now, outbox.c.next_at.type)
+    columns = ("kind", "object_id", "namespace", "version", "queued_at", "next_at", "attempts", "parked")
+    rows = (
+        sa.select(sa.literal("memory"), memories.c.id, memories.c.namespace, memories.c.version + 1, at, at, sa.literal(0), sa.false())
+        .where(which)
+        .order_by(memories.c.id)
+    )
+    statement = insert(tx, outbox).from_select(columns, rows)
+    tx.execute(requeue(statement))

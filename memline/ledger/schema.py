@@ -17,6 +17,7 @@ from memline.ledger.schema_jobs import (
     leases,
     ledger_meta,
     lost_turns,
+    marks,
     owners,
     repeats,
     stage_results,
@@ -34,7 +35,7 @@ from memline.ledger.schema_memories import (
     postings,
     vectors,
 )
-from memline.ledger.schema_search import index_tenants, namespace_options, next_vectors
+from memline.ledger.schema_search import index_tenants, namespace_options, next_entity_vectors, next_vectors
 
 __all__ = [
     "counters",
@@ -51,11 +52,13 @@ __all__ = [
     "leases",
     "ledger_meta",
     "lost_turns",
+    "marks",
     "memories",
     "memory_links",
     "messages",
     "metadata",
     "namespace_options",
+    "next_entity_vectors",
     "next_vectors",
     "outbox",
     "owners",

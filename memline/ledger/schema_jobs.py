@@ -6,7 +6,7 @@ import sqlalchemy as sa
 from sqlalchemy import CheckConstraint, Column, ForeignKey, Index, Table, UniqueConstraint, text
 
 from memline.ledger.schema_base import metadata, now_or_null, where_set
-from memline.ledger.types import BigId, UtcTime
+from memline.ledger.types import BigId, IdText, UtcTime
 
 __all__ = [
     "counters",
@@ -18,6 +18,7 @@ __all__ = [
     "leases",
     "ledger_meta",
     "lost_turns",
+    "marks",
     "owners",
     "repeats",
     "stage_results",
@@ -102,6 +103,7 @@ lanes = Table(
     Index("ix_lanes_ready", "ready_at", sqlite_where=text("lease_id IS NULL AND last_position > done_position"),
           postgresql_where=text("lease_id IS NULL AND last_position > done_position")),
     where_set("lanes", "lease_id"),
+    Index(None, "namespace", "run_id"),
     Index(None, "owner_no"),
 )  # fmt: skip
 
@@ -205,6 +207,19 @@ lost_turns = Table(
     metadata,
     Column("turn_id", sa.Text, primary_key=True),
     Column("noted_at", UtcTime, nullable=False),
+)
+
+#: Up to where turns are cancelled that reach the ledger late: set by delete_all and reset, one row a set of ids, the newest. `key`: the
+#: digest of the ids, so that no id stands here; `place`: where in the stream (`ledger.marks`); `at`: by the clock of whoever set it.
+marks = Table(
+    "marks",
+    metadata,
+    Column("key", sa.Text, primary_key=True),
+    Column("namespace", sa.Text, nullable=False),
+    Column("place", IdText, nullable=False),
+    Column("at", UtcTime, nullable=False),
+    Column("reason", sa.Text, nullable=False),
+    Index(None, "namespace"),
 )
 
 #: What the model, the embedder or a stage returned for a job, by stage and number of the ask: never bought twice (G10).

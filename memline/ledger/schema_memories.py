@@ -66,6 +66,8 @@ memories = Table(
     # G4: no two live memories of a scope have the same content hash, under any concurrency.
     Index("uq_memories_live_hash", "lane", "content_hash", unique=True, sqlite_where=text(_LIVE), postgresql_where=text(_LIVE)),
     where_set("memories", "slot", before=("owner_no",)),
+    # what expires, soonest first, of one state: a deleted memory keeps its day
+    where_set("memories", "expires_on", before=("state",)),
     Index(None, "lane", "place", "ordinal"),
     Index(None, "namespace", "id"),
     Index(None, "namespace", "user_id", "no"),
@@ -111,7 +113,8 @@ memory_links = Table(
     Index(None, "to_no"),
 )
 
-#: What happened to a memory, in order, one row a version.
+#: What happened to a memory, in order, one row a version. Where MEMLINE_HISTORY is `hashes` the texts are null, and their MD5 (the `hash`
+#: that callers see of a memory) and length in characters stand in their place. `changes`: what else changed, see `ledger.history`.
 history = Table(
     "history",
     metadata,
@@ -127,6 +130,11 @@ history = Table(
     Column("role", sa.Text),
     Column("reason", sa.Text),
     Column("at", UtcTime, nullable=False),
+    Column("old_hash", sa.Text),
+    Column("new_hash", sa.Text),
+    Column("old_length", sa.Integer),
+    Column("new_length", sa.Integer),
+    Column("changes", sa.JSON(none_as_null=True)),
     UniqueConstraint("memory_id", "version"),
     sqlite_autoincrement=True,
 )

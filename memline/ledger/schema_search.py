@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sqlalchemy as sa
-from sqlalchemy import CheckConstraint, Column, Table
+from sqlalchemy import Column, ForeignKey, Index, Table
 
 from memline.ledger.schema_base import metadata
 from memline.ledger.types import BigId, UtcTime
 
-__all__ = ["index_tenants", "namespace_options", "next_vectors"]
+__all__ = ["index_tenants", "namespace_options", "next_entity_vectors", "next_vectors"]
 
 #: Which namespace a tenant of a remote index is: its name there is a hash, since an index takes few characters in a name.
 index_tenants = Table(
@@ -28,14 +28,27 @@ namespace_options = Table(
     Column("set_at", UtcTime, nullable=False),
 )
 
-#: Vectors of the next embedder, while `memline index reembed` gathers them: the ledger's own serve until the swap.
+#: Vectors of the next embedder, while `memline index reembed` gathers them: the ledger's own serve until the swap, these after it
+#: (`ledger/vectors.py`), until they are moved in. `source` is what was embedded: the digest of a memory's text; the version of an entity.
+#: They go with what they were made of: by themselves where a row goes, in the verb that takes the text where the row stays
+#: (`ledger/retire.py`).
 next_vectors = Table(
     "next_vectors",
     metadata,
-    Column("kind", sa.Text, primary_key=True),
-    Column("object_no", BigId, primary_key=True),
-    Column("version", sa.Integer, nullable=False),
+    Column("memory_no", BigId, ForeignKey("memories.no", ondelete="CASCADE"), primary_key=True),
+    Column("source", sa.Text, nullable=False),
     Column("model", sa.Text, nullable=False),
     Column("vector", sa.LargeBinary, nullable=False),
-    CheckConstraint("kind IN ('memory', 'entity')", name="kind"),
+    # what is missing is looked for without reading a vector
+    Index(None, "memory_no", "source", "model"),
+)
+
+next_entity_vectors = Table(
+    "next_entity_vectors",
+    metadata,
+    Column("entity_no", BigId, ForeignKey("entities.no", ondelete="CASCADE"), primary_key=True),
+    Column("source", sa.Text, nullable=False),
+    Column("model", sa.Text, nullable=False),
+    Column("vector", sa.LargeBinary, nullable=False),
+    Index(None, "entity_no", "source", "model"),
 )

@@ -28,6 +28,10 @@ BUSY_TIMEOUT = 30.0
 _WRITE = "memline_write"
 _WAL_PAUSE = 0.02
 
+#: A server that vanished without a word (its machine lost power, a firewall forgot the connection) is noticed within half a minute, so
+#: that threads which wait for it come back.
+_ALIVE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 30_000}
+
 #: PostgreSQL's codes for a value or a statement that is too large: psycopg calls them operational, but no other try will help.
 _OWN_FAULT = ("54000", "54001", "54011", "54023")
 
@@ -71,7 +75,7 @@ class Ledger:
                     max_overflow=pool_size,
                     pool_timeout=30,
                     pool_pre_ping=True,
-                    connect_args={"connect_timeout": 10},
+                    connect_args={"connect_timeout": 10, **_ALIVE},
                 )
         except ImportError as error:
             raise MissingPackage("A PostgreSQL ledger needs psycopg: install memline[postgres].") from error

@@ -47,10 +47,12 @@ class Difference:
     version: int
 
 
-def compare(ledger: Ledger, index: Index, kind: Kind, namespace: str, *, after: str = "", deep: bool = False) -> Iterator[Difference | str]:
+def compare(
+    ledger: Ledger, index: Index, kind: Kind, namespace: str, *, after: str = "", deep: bool = False, upcoming: bool = False
+) -> Iterator[Difference | str]:
     """Differences in id order; between them, after each page, the id up to which both sides were compared.
 
-    *deep*: vectors too. *after*: where to go on.
+    *deep*: vectors too. *after*: where to go on. *upcoming*: the index is that of the next embedder, while the ledger moves.
     """
     while True:
         with ledger.read() as connection:
@@ -62,8 +64,9 @@ def compare(ledger: Ledger, index: Index, kind: Kind, namespace: str, *, after: 
         keys = [ObjectKey(kind, namespace, object_id) for object_id in ids if upto is None or object_id <= upto]
         seen = {state.key: state for state in states if upto is None or state.key.id <= upto}
         with ledger.read() as connection:
-            wanted = index_objects(connection, keys, whole=deep)
-        yield from _second_look(ledger, index, [key for key in {**wanted, **seen} if _differs(wanted, seen, key, deep=deep)], deep=deep)
+            wanted = index_objects(connection, keys, whole=deep, upcoming=upcoming)
+        suspects = [key for key in {**wanted, **seen} if _differs(wanted, seen, key, deep=deep)]
+        yield from _second_look(ledger, index, suspects, deep=deep, upcoming=upcoming)
         if upto is None:
             return
         yield upto
@@ -76,7 +79,7 @@ def namespaces_of(ledger: Ledger, index: Index) -> list[str]:
         return sorted({*namespaces_with_lanes(connection), *index.namespaces()})
 
 
-def _second_look(ledger: Ledger, index: Index, suspects: Sequence[ObjectKey], *, deep: bool) -> Iterator[Difference]:
+def _second_look(ledger: Ledger, index: Index, suspects: Sequence[ObjectKey], *, deep: bool, upcoming: bool) -> Iterator[Difference]:
     """What of *suspects* differs.
 
     Where the ledger has one version before and after the index was read, and the outbox between them did not wait for the object, the
@@ -85,12 +88,12 @@ def _second_look(ledger: Ledger, index: Index, suspects: Sequence[ObjectKey], *,
     if not suspects:
         return
     with ledger.read() as connection:
-        before = index_objects(connection, suspects, whole=deep)
+        before = index_objects(connection, suspects, whole=deep, upcoming=upcoming)
     with ledger.read() as connection:
         pending = pending_objects(connection, suspects)
     seen = index.look(suspects, vectors=deep)
     with ledger.read() as connection:
-        now = index_objects(connection, suspects, whole=deep)
+        now = index_objects(connection, suspects, whole=deep, upcoming=upcoming)
         known = _known(connection, suspects)
     for key in sorted(suspects, key=lambda key: key.id):
         drift = _differs(now, seen, key, deep=deep)

@@ -12,11 +12,12 @@ from memline.contracts.clock import Clock
 from memline.contracts.index_object import Kind
 from memline.ledger.counters import count
 from memline.ledger.memories import namespaces_with_lanes, should_be_indexed, versions_of
+from memline.ledger.meta import check_own_embedder
 from memline.ledger.outbox import enqueue
 from memline.ledger.reconciling import mark_shown, next_stop, revive_parked, save_stop
 from memline.ledger.session import Ledger
 from memline.outbox.compare import KINDS, PAGE, Difference, Drift, compare, namespaces_of
-from memline.search.index.port import Index
+from memline.search.index.port import Index, OfSpace
 
 __all__ = ["Pass", "Reconciler", "refill"]
 
@@ -68,9 +69,13 @@ class Reconciler:
 
         *budget*: seconds after which it stops, at the next page, to go on at the next call. *stopped*: asked at each page, too.
         *deep*: vectors are compared, too.
-        Raises ServiceUnavailable where a side does not answer; what was found until then is repaired.
+        Raises ServiceUnavailable where a side does not answer; what was found until then is repaired. Raises EmbedderMismatch where the
+        ledger moved to another embedder than the index is of.
         """
         done = Pass()
+        if isinstance(self._index, OfSpace) and (space := self._index.space) is not None:
+            with self._ledger.read() as connection:
+                check_own_embedder(connection, space.model, space.dimension)
         deadline = None if budget is None else self._timer() + budget
 
         def over() -> bool:

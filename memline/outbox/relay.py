@@ -15,10 +15,12 @@ from memline.contracts import failpoints
 from memline.contracts.clock import Clock
 from memline.contracts.errors import MemlineError, ServiceUnavailable
 from memline.contracts.ids import IdSource
+from memline.ledger.locks import lock_against_swap
 from memline.ledger.memories import index_objects
+from memline.ledger.meta import check_own_embedder
 from memline.ledger.outbox import OutboxRow, claim_outbox, lock_rows, mark_searchable, next_due, release, settle, unsettled
 from memline.ledger.session import Ledger
-from memline.search.index.port import Answer, Index, Write
+from memline.search.index.port import Answer, Index, OfSpace, Write
 
 __all__ = ["Relay", "RelayLimits"]
 
@@ -54,9 +56,13 @@ class Relay:
         self._ids = ids
         self._limits = limits or RelayLimits()
         self._outages = 0
+        self._space = index.space if isinstance(index, OfSpace) else None
 
     def run_once(self) -> int:
-        """One round; returns how many rows it took (0: nothing is due)."""
+        """One round; returns how many rows it took (0: nothing is due).
+
+        Raises EmbedderMismatch where the ledger moved to another embedder than the index is of: what waits is for another relay.
+        """
         return self._in_one_transaction() if self._index.shares_ledger else self._in_two_transactions()
 
     def drain(self) -> int:
@@ -73,6 +79,7 @@ class Relay:
             if not _anything_due(connection, self._clock):
                 return 0
         with self._ledger.write() as tx:
+            self._check_space(tx)
             rows = self._claim(tx, lease)
             failpoints.hit("relay.claimed")
             if rows:
@@ -87,6 +94,7 @@ class Relay:
             if not _anything_due(connection, self._clock):
                 return 0
         with self._ledger.write() as tx:
+            self._check_space(tx)
             rows = self._claim(tx, lease)
         if not rows:
             return 0
@@ -97,6 +105,8 @@ class Relay:
         answers = self._ask(writes, None)
         failpoints.hit("relay.after_write")
         with self._ledger.write() as tx:
+            lock_against_swap(tx)
+            self._check_space(tx)  # what an index took that nobody asks any more is not settled
             self._conclude(tx, rows, answers, lease)
             failpoints.hit("relay.before_settle")
         failpoints.hit("relay.after_settle")
@@ -125,6 +135,10 @@ class Relay:
     def _claim(self, tx: Connection, lease: str) -> list[OutboxRow]:
         limits = self._limits
         return claim_outbox(tx, lease=lease, seconds=limits.lease, limit=limits.rows, now=self._clock.now())
+
+    def _check_space(self, tx: Connection) -> None:
+        if self._space is not None:
+            check_own_embedder(tx, self._space.model, self._space.dimension)
 
     def _conclude(self, tx: Connection, rows: Sequence[OutboxRow], answers: Sequence[Answer] | _Away, lease: str) -> None:
         """Each object's own answer decides its row; while the index is away, all of them wait."""

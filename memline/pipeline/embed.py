@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,14 +16,12 @@ from memline.contracts.errors import ProviderError, ProviderUnavailable
 from memline.contracts.fact import Analysis
 from memline.ledger.entities import known_names
 from memline.ledger.jobs import Job
-from memline.ledger.results import load_results, store_results
+from memline.ledger.results import keep_results, load_results, store_results
 from memline.pipeline.extract import FACTS
 from memline.pipeline.parts import Batch, Failure, Parts, Prepared, failure_of
+from memline.search.index.port import Space
 
-__all__ = ["EMBEDDED", "commit", "prepare", "vector_bytes"]
-
-#: Name of this stage's results: per job {"facts": [{terms, length, entities, vector}], "names": {normalised name: vector}}.
-EMBEDDED = "embed"
+__all__ = ["commit", "embedded", "prepare", "vector_bytes"]
 
 #: Texts that are analysed, or embedded, between two looks at the lease.
 CHUNK = 256
@@ -33,7 +32,7 @@ def prepare(parts: Parts, batch: Batch) -> Prepared:
     ids = [job.id for job in batch.jobs]
     with parts.ledger.read() as connection:
         facts = load_results(connection, FACTS, ids)
-        stored = load_results(connection, EMBEDDED, ids) if parts.embedder.paid else {}
+        stored = load_results(connection, _name(parts), ids) if parts.embedder.paid else {}
     wanted = [job for job in batch.jobs if job.id not in stored]
     texts = list(dict.fromkeys(fact["text"] for job in wanted for fact in facts[job.id]))
     analyses: dict[str, Analysis] = {}
@@ -54,14 +53,36 @@ def prepare(parts: Parts, batch: Batch) -> Prepared:
     new = {job_id: value for job_id, value in values.items() if job_id not in stored}
     if parts.embedder.paid and new:
         with parts.ledger.write() as tx:
-            store_results(tx, EMBEDDED, new, now=parts.clock.now())
+            keep_results(tx, _name(parts), new, now=parts.clock.now())
     return Prepared(values, failures)
 
 
 def commit(tx: Connection, parts: Parts, jobs: Sequence[Job], prepared: Prepared) -> None:
     """Keeps it for the stages that follow; what a paid embedder returned is kept already."""
     if not parts.embedder.paid:
-        store_results(tx, EMBEDDED, {job.id: prepared.values[job.id] for job in jobs}, now=parts.clock.now())
+        store_results(tx, _name(parts), {job.id: prepared.values[job.id] for job in jobs}, now=parts.clock.now())
+
+
+def embedded(parts: Parts, batch: Batch) -> Prepared:
+    """What this stage left for the jobs of *batch*, for a later one. What another model embedded is embedded anew, here."""
+    with parts.ledger.read() as connection:
+        stored = load_results(connection, _name(parts), [job.id for job in batch.jobs])
+    others = [job for job in batch.jobs if job.id not in stored]
+    if not others:
+        return Prepared(stored)
+    anew = prepare(parts, replace(batch, jobs=others))
+    if not parts.embedder.paid:
+        with parts.ledger.write() as tx:
+            keep_results(tx, _name(parts), anew.values, now=parts.clock.now())
+    return Prepared(stored | dict(anew.values), anew.failures)
+
+
+def _name(parts: Parts) -> str:
+    """Name of this stage's results, each embedder's apart.
+
+    Per job {"facts": [{terms, length, entities, vector}], "names": {normalised name: vector}}.
+    """
+    return f"embed:{Space(parts.embedder.model, parts.embedder.dimension).key}"
 
 
 def _embedded(

@@ -17,15 +17,12 @@ from memline.contracts.errors import ConfigurationError, ProviderError, ReplyUnr
 from memline.contracts.fact import Fact
 from memline.ledger.jobs import Job
 from memline.ledger.messages import window_before
-from memline.ledger.results import load_replies, store_replies, store_results
+from memline.ledger.results import FACTS, keep_replies, load_replies, store_results
 from memline.pipeline.extractors.port import Known, Request
 from memline.pipeline.parts import Batch, Failure, Parts, Prepared, failure_of
 from memline.search.nearest import nearest_live
 
 __all__ = ["FACTS", "WINDOW", "commit", "prepare"]
-
-#: Name of this stage's results.
-FACTS = "facts"
 
 #: Messages before the turn that a model is shown, and live memories.
 WINDOW, NEAREST = 10, 10
@@ -126,7 +123,7 @@ def _facts(parts: Parts, job: Job, stored: Sequence[str]) -> list[Fact]:
         failpoints.hit("extract.after_ask")
         if parts.extractor.paid:
             with parts.ledger.write() as tx:
-                store_replies(tx, "extract", {job.id: (ask, _packed(reply, request))}, now=parts.clock.now())
+                keep_replies(tx, "extract", {job.id: (ask, _packed(reply, request))}, now=parts.clock.now())
             failpoints.hit("extract.after_store")
         try:
             return list(parts.extractor.read(reply, request))

@@ -11,6 +11,7 @@ from memline.contracts.errors import MemlineError, ProviderRefused, ProviderUnav
 from memline.contracts.ids import IdSource
 from memline.language.ports import Analyser, Embedder
 from memline.ledger.claim import ClaimLimits
+from memline.ledger.history import HistoryMode
 from memline.ledger.jobs import Job
 from memline.ledger.leases import Lease, LeaseTimes
 from memline.ledger.session import Ledger
@@ -54,8 +55,14 @@ class Parts:
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     #: Seconds that a turn waits for an earlier one of its producer.
     order_wait: float = 30.0
+    #: Seconds after a deletion up to which a spooled turn counts as handed over before it.
+    clock_margin: float = 60.0
+    #: What history keeps of texts.
+    history: HistoryMode = HistoryMode.FULL
     #: Calls to a paid extractor at a time, in one batch.
     parallel_asks: int = 16
+    #: Days that a memory without an expiration date lasts, where its namespace says nothing; None: for ever.
+    default_lifetime: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

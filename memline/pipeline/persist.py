@@ -11,8 +11,9 @@ from memline.contracts.fact import Fact
 from memline.ledger.commit import Candidate, commit_memories
 from memline.ledger.jobs import Job
 from memline.ledger.results import load_results
-from memline.pipeline.embed import EMBEDDED
+from memline.pipeline.embed import embedded
 from memline.pipeline.extract import FACTS
+from memline.pipeline.own_embedder import check_storing
 from memline.pipeline.parts import Batch, Parts, Prepared
 
 __all__ = ["commit", "prepare"]
@@ -22,24 +23,30 @@ def prepare(parts: Parts, batch: Batch) -> Prepared:
     """The candidates of each job, from what extract and embed left."""
     ids = [job.id for job in batch.jobs]
     with parts.ledger.read() as connection:
-        facts, embedded = load_results(connection, FACTS, ids), load_results(connection, EMBEDDED, ids)
+        facts = load_results(connection, FACTS, ids)
+    found = embedded(parts, batch)
     return Prepared(
         {
             job.id: [
-                Candidate(Fact.from_json(fact), found["terms"], found["length"], base64.b64decode(found["vector"]))
-                for fact, found in zip(facts[job.id], embedded[job.id]["facts"], strict=True)
+                Candidate(Fact.from_json(fact), made["terms"], made["length"], base64.b64decode(made["vector"]))
+                for fact, made in zip(facts[job.id], found.values[job.id]["facts"], strict=True)
             ]
             for job in batch.jobs
-        }
+            if job.id in found.values
+        },
+        found.failures,
     )
 
 
 def commit(tx: Connection, parts: Parts, jobs: Sequence[Job], prepared: Prepared) -> None:
     """Commits the candidates of the jobs."""
+    check_storing(tx, parts)
     commit_memories(
         tx,
         [(job, prepared.values[job.id]) for job in jobs],
         model=parts.embedder.model,
         extractor=parts.extractor.name,
         now=parts.clock.now(),
+        default_lifetime=parts.default_lifetime,
+        keep=parts.history,
     )

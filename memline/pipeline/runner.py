@@ -14,7 +14,7 @@ from typing import Protocol
 from sqlalchemy.engine import Connection
 
 from memline.contracts import failpoints
-from memline.contracts.errors import LeaseLost, ServiceUnavailable
+from memline.contracts.errors import EmbedderMismatch, LeaseLost, ServiceUnavailable
 from memline.ledger import leases
 from memline.ledger.cancel import cancel_jobs
 from memline.ledger.claim import claim
@@ -22,6 +22,7 @@ from memline.ledger.jobs import Job, Stage, fail_jobs, jobs_of_lease, lock_jobs,
 from memline.ledger.leases import Lease
 from memline.ledger.locks import epoch_sums, lock_owners, lock_subjects
 from memline.pipeline import dedup, embed, extract, link, persist, save
+from memline.pipeline.own_embedder import misfit
 from memline.pipeline.parts import Batch, Failure, Parts, Prepared, Send, reason_of
 
 __all__ = ["claim_and_send", "give_back_waiting", "run_stage", "run_through"]
@@ -68,9 +69,12 @@ def run_stage(parts: Parts, lease_id: str, epoch: int, stage: Stage, *, worker: 
         if lease is None:
             return None
         jobs = jobs_of_lease(tx, lease.id)
+        moved = misfit(tx, parts)
     run = _Run(parts, lease, send)
     left = {job.id: job for job in jobs}
     try:
+        if moved is not None:
+            raise moved
         failpoints.hit(f"{stage}.taken")
         prepared = _MODULES[stage].prepare(parts, _batch(run, jobs, left))
         return _commit(run, list(left.values()), prepared)
@@ -101,8 +105,13 @@ def give_back_waiting(parts: Parts, waiting: Sequence[Lease]) -> None:
 
 
 def claim_and_send(parts: Parts, send: Send) -> int:
-    """Claims what is ready and sends it; the number of batches."""
+    """Claims what is ready and sends it; the number of batches.
+
+    Raises EmbedderMismatch where the ledger moved to another embedder: what is ready waits for a process that holds it.
+    """
     with parts.ledger.write() as tx:
+        if (moved := misfit(tx, parts)) is not None:
+            raise moved
         claimed = _claim(parts, tx)
     send(claimed)
     return len(claimed)
@@ -230,8 +239,10 @@ def _give_back(run: _Run, jobs: Sequence[Job], error: Exception) -> None:
             return
         there = lock_jobs(tx, run.lease.id)
         jobs = [job for job in jobs if job.no in there]
-        if isinstance(error, ServiceUnavailable):
-            # A part is away: that is no job's failure. They wait, as they are, for another try.
+        if isinstance(error, (ServiceUnavailable, EmbedderMismatch)):
+            # A part is away, or this process is the wrong one: that is no job's failure. They wait, as they are, for another try.
+            if isinstance(error, EmbedderMismatch):
+                _log.warning("%s", error)
             next_at = now + timedelta(seconds=parts.retry.first_delay)
             for alone in (False, True):
                 same = [job for job in jobs if job.alone is alone]

@@ -34,6 +34,12 @@ end
 return gone
 """
 
+_DRAW_PLACE = """
+local id = redis.call('XADD', KEYS[1], '*', 'mark', '')
+redis.call('XDEL', KEYS[1], id)
+return id
+"""
+
 _VERSION = re.compile(r'\{"v":(\d+)[,}]')
 
 
@@ -85,6 +91,13 @@ class TurnStream:
         """Append a turn (`Turn.to_wire`); its entry's id. ServiceUnavailable may mean that only the answer was lost (`was_refused`)."""
         fields = {"v": _version_of(wire), "turn": wire}
         return _text(self._ask(lambda client: client.xadd(self.key, fields)))
+
+    def draw_place(self) -> str:
+        """An id between those of all entries before now and those of all after: what a deletion is ordered by against turns.
+
+        It is the id of an entry that is removed in the step that appends it, so that no reader ever meets one.
+        """
+        return _text(self._ask(lambda client: client.eval(_DRAW_PLACE, 1, self.key)))
 
     def find(self, turn_id: str) -> bool:
         """Whether a turn is in the stream; newest entries are looked at first."""

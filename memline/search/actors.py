@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from memline.language.lazy import ForkLock
+from memline.ledger.lists import table_of, tuples, with_table
 from memline.ledger.schema import memories
 
 __all__ = ["ActorNames", "named_in"]
@@ -54,23 +57,27 @@ class ActorNames:
                 self._known.popitem(last=False)
         return frozenset(found)
 
-    def _read(self, connection: Connection, seen: dict[int, int]) -> Iterable[tuple[int, int, set[str]]]:
-        by_last: dict[int, list[int]] = {}
-        for owner_no, last_no in seen.items():
-            by_last.setdefault(last_no, []).append(owner_no)
-        if not by_last:
+    def _read(self, connection: Connection, seen: Mapping[int, int]) -> list[tuple[int, int, set[str]]]:
+        """(owner, last number, names) of what came after the numbers in *seen*."""
+        if not seen:
             return []
-        new = sa.or_(*(sa.and_(memories.c.owner_no.in_(nos), memories.c.no > last_no) for last_no, nos in by_last.items()))
-        query = (
-            sa.select(memories.c.owner_no, memories.c.actor_id, sa.func.max(memories.c.no))
-            .where(new)
-            .group_by(memories.c.owner_no, memories.c.actor_id)
-        )
+        dialect = connection.dialect.name
+        given = with_table(dialect, "seen", ("owner_no", "last_no"), list(seen.items()))
         found: dict[int, tuple[int, set[str]]] = {}
-        for owner_no, name, last_no in connection.execute(query):
+        for owner_no, name, last_no in tuples(connection.execute(_after(dialect), given)):
             before = found.get(owner_no, (0, set()))
             found[owner_no] = (max(before[0], last_no), before[1] | ({name} if name else set()))
         return [(owner_no, last_no, names) for owner_no, (last_no, names) in found.items()]
+
+
+@cache
+def _after(dialect: str) -> sa.Select[Any]:
+    seen, (owner_no, last_no) = table_of(dialect, "seen", owner_no=sa.BigInteger(), last_no=sa.BigInteger())
+    return (
+        sa.select(memories.c.owner_no, memories.c.actor_id, sa.func.max(memories.c.no))
+        .select_from(seen.join(memories, sa.and_(memories.c.owner_no == owner_no, memories.c.no > last_no)))
+        .group_by(memories.c.owner_no, memories.c.actor_id)
+    )
 
 
 def named_in(question: str, actors: Iterable[str]) -> frozenset[str]:

@@ -10,8 +10,9 @@ import sqlalchemy as sa
 from numpy.typing import NDArray
 from sqlalchemy.engine import Connection
 
-from memline.ledger.postings import TermStatistics
-from memline.ledger.schema import postings, vectors
+from memline.ledger.postings import TermStatistics, counts_of
+from memline.ledger.schema import vectors
+from memline.ledger.vectors import current_model, current_vector, current_vectors
 from memline.search.index.port import Recall
 from memline.search.question import Question, holds_time_words, is_question
 from memline.search.rows import CandidateRow, Reading, month_of, texts_of
@@ -111,7 +112,7 @@ def arrays_of(
     """
     rows = around.rows
     worth = _worth(question, statistics, named)
-    counts = _term_counts(connection, owner_nos, around.row_of, question, statistics)
+    counts = counts_of(connection, owner_nos, list(around.row_of), question.terms, statistics)
     same, other = _by_actor(rows, question, named, counts)
     return Arrays(
         counts=counts,
@@ -123,7 +124,7 @@ def arrays_of(
         high=around.high,
         alone=around.alone,
         places=around.places,
-        vectors=None if question.vector is None else _vectors(connection, rows, len(question.vector), recalled),
+        vectors=None if question.vector is None else _vectors(connection, rows, len(question.vector), question.model, recalled),
         query_vector=question.vector,
         entity=np.array([entity_strength.get(row.no, 0.0) for row in rows], np.float64),
         same_actor=same,
@@ -135,33 +136,14 @@ def arrays_of(
     )
 
 
-def _term_counts(
-    connection: Connection, owner_nos: Sequence[int], row_of: Mapping[int, int], question: Question, statistics: TermStatistics
-) -> Floats:
-    counts = np.zeros((len(row_of), len(question.terms)))
-    if not row_of or not question.terms or not owner_nos:
-        return counts
-    column_of = {term: column for column, term in enumerate(question.terms)}
-    given = {"owners": list(owner_nos), "terms": list(question.terms)}
-    if sum(statistics.frequency.get(term, 0) for term in question.terms) <= 4 * len(row_of):
-        # little more than is wanted: one walk instead of a probe for each row and term
-        for no, term, tf in connection.execute(_COUNTS, given).all():
-            if (row := row_of.get(no)) is not None:
-                counts[row, column_of[term]] = tf
-        return counts
-    nos = list(row_of)
-    for start in range(0, len(nos), _CHUNK):
-        for no, term, tf in connection.execute(_COUNTS_OF, given | {"nos": nos[start : start + _CHUNK]}).all():
-            counts[row_of[no], column_of[term]] = tf
-    return counts
-
-
-_COUNTS = sa.select(postings.c.memory_no, postings.c.term, postings.c.tf).where(
-    postings.c.owner_no.in_(sa.bindparam("owners", expanding=True)), postings.c.term.in_(sa.bindparam("terms", expanding=True))
-)
-_COUNTS_OF = _COUNTS.where(postings.c.memory_no.in_(sa.bindparam("nos", expanding=True)))
-_VECTORS = sa.select(vectors.c.memory_no, vectors.c.vector).where(
-    vectors.c.memory_no.in_(sa.bindparam("nos", expanding=True)), vectors.c.dimension == sa.bindparam("dimension")
+_VECTORS = (
+    sa.select(vectors.c.memory_no, current_vector)
+    .select_from(current_vectors)
+    .where(
+        vectors.c.memory_no.in_(sa.bindparam("nos", expanding=True)),
+        current_model == sa.bindparam("model"),
+        sa.func.length(current_vector) == sa.bindparam("bytes"),
+    )
 )
 
 
@@ -211,8 +193,10 @@ def _same_date(rows: Sequence[CandidateRow], question: Question) -> Floats:
     return np.array([month in question.months and (not question.years or year in question.years) for year, month in dates], np.float64)
 
 
-def _vectors(connection: Connection, rows: Sequence[CandidateRow], dimension: int, recalled: Recall | None) -> NDArray[np.float32]:
-    """(n, dimension); a row of zeros where a memory has no vector of that dimension."""
+def _vectors(
+    connection: Connection, rows: Sequence[CandidateRow], dimension: int, model: str, recalled: Recall | None
+) -> NDArray[np.float32]:
+    """(n, dimension); a row of zeros where a memory has no vector of that model and dimension."""
     found = np.zeros((len(rows), dimension), np.float32)
     missing = np.ones(len(rows), np.bool_)
     if recalled is not None and recalled.vectors.shape[1:] == (dimension,):
@@ -226,7 +210,7 @@ def _vectors(connection: Connection, rows: Sequence[CandidateRow], dimension: in
     index_of = {rows[index].no: index for index in np.flatnonzero(missing).tolist()}
     nos = list(index_of)
     for start in range(0, len(nos), _CHUNK):
-        if read := connection.execute(_VECTORS, {"nos": nos[start : start + _CHUNK], "dimension": dimension}).all():
+        if read := connection.execute(_VECTORS, {"nos": nos[start : start + _CHUNK], "bytes": 4 * dimension, "model": model}).all():
             block = np.frombuffer(b"".join(row[1] for row in read), np.dtype("<f4"))
             found[[index_of[row[0]] for row in read]] = block.reshape(len(read), dimension)
     return found

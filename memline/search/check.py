@@ -7,8 +7,19 @@ from datetime import datetime
 
 from memline.contracts.errors import InvalidDate, InvalidInput, InvalidMessage
 from memline.contracts.turn import check_text
+from memline.search.rerank.port import MOST_DOCUMENTS
 
-__all__ = ["MAX_QUERY", "MAX_TOP_K", "check_as_of", "check_limit", "check_query", "check_threshold", "check_top_k"]
+__all__ = [
+    "MAX_QUERY",
+    "MAX_TOP_K",
+    "check_as_of",
+    "check_limit",
+    "check_max_tokens",
+    "check_query",
+    "check_rerank_k",
+    "check_threshold",
+    "check_top_k",
+]
 
 #: Longest query, in bytes of UTF-8.
 MAX_QUERY = 1 << 20
@@ -47,7 +58,7 @@ def check_limit(value: object) -> int:
         raise InvalidInput(f"top_k must be a whole number, not {type(value).__name__}.")
     if value < 0:
         raise InvalidInput(f"top_k must be 0 or more, not {_shown(value)}.")
-    return value
+    return min(value, 1 << 40)  # as good as all, and a number that both databases take
 
 
 def check_threshold(value: object) -> float:
@@ -59,6 +70,34 @@ def check_threshold(value: object) -> float:
     if not 0 <= value <= 1:
         raise InvalidInput(f"threshold must lie between 0 and 1, as scores do; it is {_shown(value)}.")
     return float(value)
+
+
+def check_rerank_k(value: object, *, rerank: bool, top_k: int) -> int:
+    """The number of candidates that a reranker sees, 0 without *rerank*; by default four times *top_k*, at least 40, at most 200.
+
+    Raises InvalidInput for no whole number, fewer than *top_k*, more than 200, and where nothing is reranked.
+    """
+    if value is None:
+        return min(max(4 * top_k, 40), MOST_DOCUMENTS) if rerank else 0
+    if not rerank:
+        raise InvalidInput("rerank_k says how many candidates are reranked: it needs rerank=True.")
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidInput(f"rerank_k must be a whole number, not {type(value).__name__}.")
+    least = max(1, min(top_k, MOST_DOCUMENTS))
+    if not least <= value <= MOST_DOCUMENTS:
+        raise InvalidInput(f"rerank_k must lie between {least} (top_k) and {MOST_DOCUMENTS}, not {_shown(value)}.")
+    return value
+
+
+def check_max_tokens(value: object) -> int | None:
+    """*value* as the most tokens of all results, 1 or more, or None; raises InvalidInput."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidInput(f"max_tokens must be a whole number, not {type(value).__name__}.")
+    if value < 1:
+        raise InvalidInput(f"max_tokens must be 1 or more, not {_shown(value)}.")
+    return value
 
 
 def check_as_of(value: object) -> datetime | None:

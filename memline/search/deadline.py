@@ -7,9 +7,13 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import TypeVar
 
-__all__ = ["call_within"]
+__all__ = ["NoThread", "call_within"]
 
 T = TypeVar("T")
+
+
+class NoThread(TimeoutError):
+    """The process can start no other thread: the call never began."""
 
 
 def call_within(function: Callable[[], T], seconds: float) -> T:
@@ -22,7 +26,10 @@ def call_within(function: Callable[[], T], seconds: float) -> T:
         except BaseException as error:  # noqa: BLE001 - handed to the caller
             answer.put((False, error))
 
-    threading.Thread(target=call, name="memline-search-call", daemon=True).start()
+    try:
+        threading.Thread(target=call, name="memline-search-call", daemon=True).start()
+    except RuntimeError:
+        raise NoThread("no thread could be started for the call") from None
     try:
         done, value = answer.get(timeout=max(seconds, 0.001))
     except Empty:

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from typing import Any
 
+from memline.contracts.ids import digest_of
+from memline.language.ports import Analyser, Embedder
+from memline.search.index.port import Index
+from memline.search.namespace_weights import Weighing, weights_to_json
+from memline.search.rerank.port import Reranker
 from memline.search.results import Hit
 
-__all__ = ["score_details", "why"]
+__all__ = ["models_in_use", "score_details", "why"]
 
 #: A cosine from which a paraphrase is worth a word.
 _CLOSE = 0.35
@@ -15,13 +22,16 @@ _CLOSE = 0.35
 def score_details(hit: Hit, *, threshold: float) -> dict[str, Any]:
     """mem0's `score_details`, from which the score can be computed again, with what is memline's own.
 
-    `semantic_score`, `bm25_score` and `entity_boost` are raw signals (0 to 1; `entity_boost` 0 to 0.5, as mem0 has it).
+    `semantic_score`, `bm25_score` and `entity_boost` are raw signals (0 to 1; `entity_boost` 0 to 0.5, as mem0 has it). `raw_score` is
+    the sum of all `weighted`; `final_score` is 1 / (1 + exp(-slope (raw_score - middle))), with slope and middle as `models_in_use` shows
+    them, but for a memory with `below`: it is kept just below the score of the memory that superseded it. `ranks` are places in the legs.
     """
     signals = hit.signals
     return {
         "semantic_score": signals["meaning"].raw,
         "bm25_score": signals["words"].raw,
         "entity_boost": 0.5 * signals["entity"].raw,
+        "raw_score": sum(value.weighted for value in signals.values()),
         "final_score": hit.score,
         "threshold": threshold,
         "signals": {name: {"raw": value.raw, "weighted": value.weighted} for name, value in signals.items()},
@@ -29,6 +39,31 @@ def score_details(hit: Hit, *, threshold: float) -> dict[str, Any]:
         "matched_entities": list(hit.entities),
         "ranks": dict(hit.ranks),
         "why": why(hit),
+        **({} if hit.below is None else {"below": hit.below}),
+        **({} if hit.rerank_score is None else {"rerank_score": hit.rerank_score}),
+    }
+
+
+def models_in_use(
+    embedder: Embedder, analyser: Analyser, index: Index, reranker: Reranker | None, weighing: Weighing, missing: Mapping[str, str]
+) -> dict[str, Any]:
+    """What an answer was made with, by kind: names with versions, and the weights' source, version (a digest) and map to a score.
+
+    Of a part in *missing* the name is there all the same: it was asked. `reranker` is None where none was asked.
+    """
+    weights = weighing.weights
+    return {
+        "embedder": {"model": embedder.model, "dimension": embedder.dimension},
+        "analyser": analyser.name,
+        # one that is away may have to be asked for its version
+        "index": type(index).__name__ if "index" in missing else index.name,
+        "reranker": None if reranker is None else reranker.name,
+        "weights": {
+            "source": weighing.source,
+            "version": digest_of("weights", json.dumps(weights_to_json(weights), sort_keys=True), size=4),
+            "middle": weights.middle,
+            "slope": weights.slope,
+        },
     }
 
 

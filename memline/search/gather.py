@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -20,7 +20,7 @@ from memline.search.entity_leg import Mentions, named_memories, near_entities
 from memline.search.index.port import Index, KeepsVectors, Recall
 from memline.search.nominate import Legs
 from memline.search.question import Question
-from memline.search.rows import CandidateRow, Reading, candidates_between, candidates_by_id, candidates_by_no, filter_rows, filter_view
+from memline.search.rows import CandidateRow, Reading, candidates_between, candidates_by_id, filter_rows, filter_view
 from memline.search.signals import Arrays
 
 __all__ = ["Asked", "Gathered", "Phases", "gather"]
@@ -121,9 +121,12 @@ def gather(ledger: Ledger, index: Index, asked: Asked, phases: Phases) -> Gather
                 mentions = _mentions(connection, asked, {})
                 return _around(connection, asked, rows, mentions, {}, only=True, recalled=_recall(index, asked))
     question = asked.question
-    legs = Legs(index, ledger, asked.namespace, asked.filter.scopes, question.terms, question.vector)
+    scopes = asked.filter.scopes
+    legs = Legs(
+        index, ledger, asked.namespace, scopes, question.terms, question.vector, question.model, asked.owner_nos, asked.statistics
+    )
     taken: dict[str, CandidateRow] = {}
-    mentions, near = Mentions({}, {}), dict[str, float]()
+    mentions, near = Mentions(), dict[str, float]()
     for go in range(ROUNDS + 1):
         with phases.of("nominate"):
             new = legs.go(asked.depth * DEEPER**go)
@@ -133,11 +136,13 @@ def gather(ledger: Ledger, index: Index, asked: Asked, phases: Phases) -> Gather
         with phases.of("read"), ledger.read() as connection:
             taken |= {row.id: row for row in candidates_by_id(connection, asked.namespace, new, asked.reading)}
             if go == 0:
+                if asked.reading.looks_at_expired:
+                    past = legs.among_expired(connection, asked.depth)
+                    taken |= {row.id: row for row in candidates_by_id(connection, asked.namespace, past, asked.reading)}
                 mentions = _mentions(connection, asked, near)
-                named = _strongest(mentions)
-                for row in candidates_by_no(connection, asked.namespace, named, asked.reading):
+                for rank, row in enumerate(_strongest(mentions), 1):
                     taken[row.id] = row
-                    legs.ranks.setdefault(row.id, {})["entity"] = named.index(row.no) + 1
+                    legs.ranks.setdefault(row.id, {})["entity"] = rank
             visible = [row for row in asked.reading.visible(taken.values()) if asked.matches(row)]
             if len(visible) >= asked.top_k or not legs.has_more or go == ROUNDS or phases.left < 0:
                 nominees = _best_of_each_leg(visible, legs.ranks, asked.depth) + _successors(connection, asked, taken.values())
@@ -145,7 +150,7 @@ def gather(ledger: Ledger, index: Index, asked: Asked, phases: Phases) -> Gather
                 recalled = None if legs.index_down else _recall(index, asked)
                 return _around(
                     connection,
-                    asked,
+                    replace(asked, statistics=legs.statistics),
                     nominees,
                     mentions,
                     legs.ranks,
@@ -168,11 +173,11 @@ def _matching_rows(connection: Connection, asked: Asked) -> list[CandidateRow] |
 
 
 def _mentions(connection: Connection, asked: Asked, near: Mapping[str, float]) -> Mentions:
-    return named_memories(connection, asked.namespace, asked.filter.scopes, asked.owner_nos, asked.question.entities, near)
+    return named_memories(connection, asked.namespace, asked.owner_nos, asked.question.entities, near, asked.reading, asked.takes)
 
 
-def _strongest(mentions: Mentions) -> list[int]:
-    return sorted(mentions.strength, key=lambda no: (-mentions.strength[no], -no))[:MOST_NAMED]
+def _strongest(mentions: Mentions) -> list[CandidateRow]:
+    return [mentions.rows[no] for no in sorted(mentions.strength, key=lambda no: (-mentions.strength[no], -no))[:MOST_NAMED]]
 
 
 def _best_of_each_leg(visible: Sequence[CandidateRow], ranks: Ranks, depth: int) -> list[CandidateRow]:

@@ -7,14 +7,16 @@ from datetime import UTC, datetime
 from typing import Any
 
 from memline.ledger.memories import MemoryRow
+from memline.search.entity_listing import EntityItem
 
-__all__ = ["history_item", "memory_item"]
+__all__ = ["entity_item", "history_item", "memory_item"]
 
+_CHANGED = ("changes", "old_hash", "new_hash", "old_length", "new_length")
 _PRESENT = ("user_id", "agent_id", "run_id", "actor_id", "role", "attributed_to")
 
 
 def memory_item(row: MemoryRow, score: float | None = None) -> dict[str, Any]:
-    """One memory: mem0's keys, then `occurred_at`, and `valid_to` and `superseded_by` of one that is no longer current.
+    """One memory: mem0's keys, then `version`, `occurred_at`, and `valid_to` and `superseded_by` of one that is no longer current.
 
     `hash` is the MD5 of the exact text, `metadata` what the caller gave (None for nothing), `score` None outside a search. Times are
     ISO-8601 with their offset. Of the scope ids and of role, actor_id, attributed_to, expiration_date and memory_type those that are set.
@@ -27,6 +29,7 @@ def memory_item(row: MemoryRow, score: float | None = None) -> dict[str, Any]:
         "score": score,
         "created_at": _time(row.created_at),
         "updated_at": _time(row.updated_at),
+        "version": row.version,
     }
     item |= {name: value for name in _PRESENT if (value := getattr(row, name)) is not None}
     if row.expires_on is not None:
@@ -41,14 +44,21 @@ def memory_item(row: MemoryRow, score: float | None = None) -> dict[str, Any]:
     return item
 
 
+def entity_item(item: EntityItem) -> dict[str, Any]:
+    """One entity: its name and type, how many memories name it, the ids of the first of them, and the ids of its owner."""
+    return {"name": item.name, "type": item.type, "count": item.count, "memory_ids": list(item.memory_ids), **item.owner}
+
+
 def history_item(row: Mapping[str, Any]) -> dict[str, Any]:
-    """One row of a memory's history (`ledger.history.history_of`): mem0's keys, then `version` and `reason`.
+    """One row of a memory's history (`ledger.history.history_of`): mem0's keys, then `version`, `reason` and `job_id` (the turn, where one
+    did it), `changes` (of metadata and expiration date) where there are any; and where MEMLINE_HISTORY keeps no texts, `old_hash` and
+    `new_hash` (a memory's `hash`) with their lengths in characters.
 
     The id is made of the memory's and the version, since there is one row a version.
     """
     event = str(row["event"])
     at = _time(row["at"])
-    return {
+    item = {
         "id": f"{row['memory_id']}:{row['version']}",
         "memory_id": row["memory_id"],
         "old_memory": row["old_text"],
@@ -61,7 +71,9 @@ def history_item(row: Mapping[str, Any]) -> dict[str, Any]:
         "role": row["role"],
         "version": row["version"],
         "reason": row["reason"],
+        "job_id": row.get("job_id"),
     }
+    return item | {name: value for name in _CHANGED if (value := row.get(name)) is not None}
 
 
 def _time(value: datetime) -> str:

@@ -37,17 +37,20 @@ def nearest_live(
     """
     if not text.strip() or k <= 0:
         return []
-    return nearest_to(ledger, index, scope, embedder.embed([text]), k=k, today=now.date())
+    return nearest_to(ledger, index, scope, embedder.embed([text]), model=embedder.model, k=k, today=now.date())
 
 
-def nearest_to(ledger: Ledger, index: Index, scope: Scope, vectors: NDArray[np.float32], *, k: int = 10, today: date) -> list[MemoryRow]:
-    """The same for vectors (number of texts, dimension): a memory counts by the one that is nearest to it."""
+def nearest_to(
+    ledger: Ledger, index: Index, scope: Scope, vectors: NDArray[np.float32], *, model: str, k: int = 10, today: date
+) -> list[MemoryRow]:
+    """The same for vectors (number of texts, dimension) of *model*: a memory counts by the one that is nearest to it."""
     owner = scope.owner
     with ledger.read() as connection:
         owner_no = connection.execute(sa.select(owners.c.no).where(owners.c.key == owner.key)).scalar_one_or_none()
     if owner_no is None or len(vectors) == 0:
         return []
-    ids = _nominated(ledger, index, owner.namespace, ScopeIds(owner.user_id, owner.agent_id, owner.run_id), vectors, limit=_DEEPER * k)
+    within = ScopeIds(owner.user_id, owner.agent_id, owner.run_id)
+    ids = _nominated(ledger, index, owner.namespace, within, vectors, model, limit=_DEEPER * k)
     with ledger.read() as connection:
         pending = _pending(connection, scope.lane)
         rows = [
@@ -55,20 +58,22 @@ def nearest_to(ledger: Ledger, index: Index, scope: Scope, vectors: NDArray[np.f
             for row in load_memories(connection, owner.namespace, nos=pending, ids=ids)
             if row.owner_no == owner_no and row.state == "live" and not row.is_expired(today)
         ]
-        stored = load_vectors(connection, [row.no for row in rows])
+        stored = load_vectors(connection, [row.no for row in rows], model=model)
     # The ledger's own vectors decide: an index that lags may know an older text of a memory.
     value = {row.no: _closest(stored.get(row.no), vectors) for row in rows}
     return sorted(rows, key=lambda row: (-value[row.no], -row.no))[:k]
 
 
-def _nominated(ledger: Ledger, index: Index, namespace: str, scope: ScopeIds, vectors: NDArray[np.float32], *, limit: int) -> list[str]:
+def _nominated(
+    ledger: Ledger, index: Index, namespace: str, scope: ScopeIds, vectors: NDArray[np.float32], model: str, *, limit: int
+) -> list[str]:
     found: dict[str, None] = {}
     for vector in vectors:
         try:
             nominees = index.nearest("memory", namespace, [scope], vector, limit=limit)
         except ServiceUnavailable:
             with ledger.read() as connection:
-                nominees, _ = scan_vectors(connection, namespace, [scope], vector, limit=limit)
+                nominees, _ = scan_vectors(connection, namespace, [scope], vector, model=model, limit=limit)
         found |= dict.fromkeys(nominee.id for nominee in nominees)
     return list(found)
 

@@ -13,10 +13,12 @@ from sqlalchemy.engine import Connection
 from memline.contracts.errors import ServiceUnavailable
 from memline.contracts.filters import ScopeIds
 from memline.ledger.memories import within
+from memline.ledger.postings import TermStatistics
 from memline.ledger.schema import memories, vectors
 from memline.ledger.session import Ledger
-from memline.search.index.port import Index, Nominee
-from memline.search.index.words_leg import match_in_ledger
+from memline.ledger.vectors import current_model, current_vector, current_vectors
+from memline.search.index.port import Index, Nominee, RanksByLedger
+from memline.search.index.words_leg import match_in_ledger, match_known, with_postings
 
 __all__ = ["MOST_SCANNED", "Legs", "scan_vectors"]
 
@@ -34,6 +36,11 @@ class Legs:
     scopes: Sequence[ScopeIds]
     terms: Sequence[str]
     vector: NDArray[np.float32] | None
+    #: Of the vector.
+    model: str
+    #: Whose postings they are, and what is known of them.
+    owner_nos: Sequence[int]
+    statistics: TermStatistics
     #: The index did not answer.
     index_down: bool = False
     #: A leg gave all that was asked of it: there may be more.
@@ -59,6 +66,18 @@ class Legs:
                 self.ranks.setdefault(nominee.id, {}).setdefault(leg, rank)
         return list(new)
 
+    def among_expired(self, connection: Connection, limit: int) -> list[str]:
+        """The nearest of what was marked as expired, which no index holds: by the ledger's own vectors."""
+        if self.vector is None:
+            return []
+        found, all_read = scan_vectors(
+            connection, self.namespace, self.scopes, self.vector, model=self.model, limit=limit, states=("expired",)
+        )
+        self.cut_short = self.cut_short or not all_read
+        for rank, nominee in enumerate(found, 1):
+            self.ranks.setdefault(nominee.id, {}).setdefault("vector", rank)
+        return [nominee.id for nominee in found]
+
     def _nearest(self, limit: int, offset: int) -> list[Nominee]:
         assert self.vector is not None
         if not self.index_down:
@@ -67,28 +86,42 @@ class Legs:
             except ServiceUnavailable:
                 self.index_down = True
         with self.ledger.read() as connection:
-            found, all_read = scan_vectors(connection, self.namespace, self.scopes, self.vector, limit=limit, offset=offset)
+            found, all_read = scan_vectors(
+                connection, self.namespace, self.scopes, self.vector, model=self.model, limit=limit, offset=offset
+            )
         self.cut_short = self.cut_short or not all_read
         return found
 
     def _matching(self, limit: int, offset: int) -> list[Nominee]:
-        if not self.index_down:
+        by_ledger = isinstance(self.index, RanksByLedger) and self.index.ranks_by_ledger
+        if not self.index_down and not by_ledger:
             try:
                 return self.index.matching(self.namespace, self.scopes, self.terms, limit=limit, offset=offset)
             except ServiceUnavailable:
                 self.index_down = True
         with self.ledger.read() as connection:
-            return match_in_ledger(connection, self.namespace, self.scopes, self.terms, limit=limit, offset=offset)
+            if any(scope.run_id is not None for scope in self.scopes):  # the postings know no run
+                return match_in_ledger(connection, self.namespace, self.scopes, self.terms, limit=limit, offset=offset)
+            self.statistics = with_postings(connection, self.owner_nos, self.terms, self.statistics)
+            return match_known(connection, self.statistics, limit=limit, offset=offset)
 
 
 def scan_vectors(
-    connection: Connection, namespace: str, scopes: Sequence[ScopeIds], vector: NDArray[np.float32], *, limit: int, offset: int = 0
+    connection: Connection,
+    namespace: str,
+    scopes: Sequence[ScopeIds],
+    vector: NDArray[np.float32],
+    *,
+    limit: int,
+    model: str,
+    offset: int = 0,
+    states: Sequence[str] = ("live", "superseded"),
 ) -> tuple[list[Nominee], bool]:
-    """The nearest of the newest `MOST_SCANNED` memories in *scopes* by the ledger's own vectors; False where there are older ones."""
+    """The nearest of the newest `MOST_SCANNED` memories in *scopes* by the ledger's vectors of *model*; False where some are older."""
     query = (
-        sa.select(memories.c.id, vectors.c.vector)
-        .join(vectors, vectors.c.memory_no == memories.c.no)
-        .where(within(namespace, scopes), memories.c.state.in_(("live", "superseded")), vectors.c.dimension == len(vector))
+        sa.select(memories.c.id, current_vector)
+        .select_from(memories.join(current_vectors, vectors.c.memory_no == memories.c.no))
+        .where(within(namespace, scopes), memories.c.state.in_(states), current_model == model, sa.func.length(current_vector) == 4 * len(vector))
         .order_by(memories.c.no.desc())
         .limit(MOST_SCANNED + 1)
     )

@@ -54,6 +54,8 @@ class Question:
     #: Unit vector of the text, and of each entity; None without an embedder.
     vector: NDArray[np.float32] | None
     entity_vectors: tuple[NDArray[np.float32], ...]
+    #: Of the vectors: those of another model are compared with nothing.
+    model: str
     asks_when: bool
     months: frozenset[int]
     years: frozenset[int]
@@ -65,8 +67,8 @@ class Question:
         return [vector for mention, vector in pairs if mention.type != "IDENTIFIER"]
 
 
-def question_of(text: str, analysis: Analysis, vectors: NDArray[np.float32] | None) -> Question:
-    """*vectors*: one of the text, then one an entity (of `first_entities`)."""
+def question_of(text: str, analysis: Analysis, vectors: NDArray[np.float32] | None, *, model: str = "") -> Question:
+    """*vectors*: one of the text, then one an entity (of `first_entities`), made by *model*."""
     terms = tuple(dict.fromkeys(analysis.terms))
     return Question(
         text=text,
@@ -75,6 +77,7 @@ def question_of(text: str, analysis: Analysis, vectors: NDArray[np.float32] | No
         entities=first_entities(analysis),
         vector=None if vectors is None else vectors[0],
         entity_vectors=() if vectors is None else tuple(vectors[1:]),
+        model=model,
         asks_when=asks_when(text),
         months=_months(text),
         years=frozenset(int(year) for year in _YEAR.findall(text)),

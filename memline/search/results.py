@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from memline.ledger.memories import MemoryRow
 
-__all__ = ["Hit", "SearchResult", "SignalValue"]
+__all__ = ["Hit", "LeftOut", "SearchResult", "SignalValue"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,19 @@ class Hit:
     entities: tuple[str, ...]
     #: Its place (from 1) in each leg that nominated it: "vector", "words", "entity".
     ranks: Mapping[str, int]
+    #: The id of what superseded it, where its score was lowered to stay below that one's.
+    below: str | None = None
+    #: The reranker's, in that one's own range; None where it did not score this one.
+    rerank_score: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """What did not fit: ids in the order of their rank, and the tokens that the others take, by `fitting.estimate_tokens`."""
+
+    ids: tuple[str, ...]
+    used: int
+    limit: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +56,15 @@ class SearchResult:
     results: list[Hit]
     #: A leg had more when the search stopped with fewer than top_k: there may be more to find.
     incomplete: bool = False
-    #: Parts that did not answer: "embedder", "index".
+    #: Parts that did not answer: "embedder", "index", "reranker".
     missing: tuple[str, ...] = ()
     #: Seconds spent in each phase, where it was asked to explain.
     phases: Mapping[str, float] = field(default_factory=dict)
+    #: Whose weights the scores come from: "default" (the published ones) or "namespace".
+    weights: str = "default"
+    #: Of each missing part what was wrong, and what that means for this answer.
+    warnings: tuple[str, ...] = ()
+    #: What did not fit, where only so many tokens were asked for.
+    left_out: LeftOut | None = None
+    #: What took part, by kind, where it was asked to explain: see `explain.models_in_use`.
+    models: Mapping[str, Any] = field(default_factory=dict)

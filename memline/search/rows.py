@@ -2,50 +2,80 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from functools import cache
-from typing import Any
+from itertools import starmap
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from memline.contracts.filters import ScopeIds
+from memline.ledger.lists import in_list, table_of, tuples, with_table
 from memline.ledger.memories import MemoryRow, within
 from memline.ledger.schema import memories
 
 __all__ = [
     "CandidateRow",
     "Reading",
+    "candidate_columns",
     "candidates_between",
     "candidates_by_id",
-    "candidates_by_no",
+    "fetched",
     "filter_rows",
     "filter_view",
     "month_of",
     "texts_of",
 ]
 
-#: A memory in the columns that a candidate is scored by: a third of the work of a `MemoryRow`, which only results become.
-#: `tail`: the last characters of its text. Neighbours come without namespace and scope ids: their lane says whose they are.
-CandidateRow = sa.Row[*tuple[Any, ...]]
-
-_NAMES = ("no", "id", "lane", "owner_no", "place", "ordinal", "state", "version", "content_hash", "length", "actor_id", "superseded_by")
 _TAIL = sa.func.substr(memories.c.text, sa.func.length(memories.c.text) - 7).label("tail")
-_TYPED = ("verbatim", "expires_on", "occurred_at", "valid_from", "valid_to")
-_IDS = ("namespace", "user_id", "agent_id", "run_id")
-_FILTERED = ("metadata", "created_at", "updated_at", "attributed_to", "role", "memory_type")
-#: What SQLite holds of dates, times (text of fixed width, which sorts by time) and booleans: nobody needs it converted.
-_PLAIN = (
-    sa.type_coerce(memories.c.verbatim, sa.Integer).label("verbatim"),
-    sa.type_coerce(memories.c.expires_on, sa.Text).label("expires_on"),
-    sa.type_coerce(memories.c.occurred_at, sa.Text).label("occurred_at"),
-)
 
 #: Ids and numbers a statement; both databases take more.
 _CHUNK = 5_000
+
+
+class CandidateRow(NamedTuple):
+    """A memory in the columns that a candidate is scored by: a tenth of the work of a `MemoryRow`, which only results become.
+
+    Dates, times and booleans are as the driver gives them where nobody needs them converted (`Reading.plain`): SQLite's are text that
+    sorts by time, and 0 or 1. A row that a filter is asked about, or that is read as of a time, has Python's, and what is asked about.
+    """
+
+    no: int
+    id: str
+    lane: str
+    owner_no: int
+    place: int
+    ordinal: int
+    state: str
+    version: int
+    content_hash: str
+    #: Its terms.
+    length: int
+    actor_id: str | None
+    superseded_by: str | None
+    #: The last characters of the text.
+    tail: str
+    verbatim: Any
+    expires_on: Any
+    occurred_at: Any
+    # None in a plain neighbour, whose lane says whose it is
+    namespace: str | None = None
+    user_id: str | None = None
+    agent_id: str | None = None
+    run_id: str | None = None
+    # None in a plain row
+    valid_from: Any = None
+    valid_to: Any = None
+    # None in a row that no filter is asked about
+    metadata: dict[str, Any] | None = None
+    created_at: datetime | None = None
+    updated_at: datetime | None = None
+    attributed_to: str | None = None
+    role: str | None = None
+    memory_type: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +89,16 @@ class Reading:
     as_of: datetime | None = None
     #: A filter asks about the rows, which are fetched with what `filter_view` needs.
     filtered: bool = False
+
+    @property
+    def plain(self) -> bool:
+        """Nobody asks for more than scores need: rows are fetched as they lie there."""
+        return not self.filtered and self.as_of is None
+
+    @property
+    def looks_at_expired(self) -> bool:
+        """Some of what was marked as expired may be seen."""
+        return self.show_expired or self.as_of is not None
 
     def visible(self, rows: Iterable[CandidateRow]) -> list[CandidateRow]:
         """Those of *rows* (not deleted) that may be seen, in their order."""
@@ -75,21 +115,22 @@ class Reading:
     def shows(self, row: CandidateRow) -> bool:
         """Whether *row* (not deleted) may be seen. A verbatim memory is never hidden for being superseded."""
         if not self.show_expired and (
-            row.state == "expired" or (row.expires_on is not None and str(row.expires_on) < self.today.isoformat())
+            (row.state == "expired" and self.as_of is None)  # then it is past its day, too, but no date has to be compared for that
+            or (row.expires_on is not None and str(row.expires_on) < self.today.isoformat())
         ):
             return False
         if self.as_of is not None and row.valid_from > self.as_of:
             return False
         return self.include_superseded or bool(row.verbatim) or not self.is_past(row)
 
-    def is_past(self, row: CandidateRow) -> bool:
+    def is_past(self, row: CandidateRow | MemoryRow) -> bool:
         """A newer memory had taken *row*'s place at the time that is asked about."""
         if self.as_of is not None:
             return row.valid_to is not None and bool(row.valid_to <= self.as_of)
         return bool(row.state == "superseded")
 
 
-def filter_view(row: CandidateRow | MemoryRow) -> dict[str, Any]:
+def filter_view(row: CandidateRow | MemoryRow | sa.Row[*tuple[Any, ...]]) -> dict[str, Any]:
     """*row* flat, as `Filter.matches` reads it: metadata keys and, laid over them, memline's own."""
     view: dict[str, Any] = dict(row.metadata or {})
     for name in ("role", "actor_id", "attributed_to", "memory_type"):
@@ -120,11 +161,6 @@ def candidates_by_id(connection: Connection, namespace: str, ids: Sequence[str],
     return _where(connection, namespace, "id", ids, reading)
 
 
-def candidates_by_no(connection: Connection, namespace: str, nos: Sequence[int], reading: Reading) -> list[CandidateRow]:
-    """The rows behind ledger numbers that are not deleted."""
-    return _where(connection, namespace, "no", nos, reading)
-
-
 def candidates_between(
     connection: Connection, ranges: Mapping[str, Iterable[tuple[int, int]]], reading: Reading, *, limit: int
 ) -> list[CandidateRow]:
@@ -132,77 +168,62 @@ def candidates_between(
 
     One statement, whatever the number of lanes.
     """
-    flat = [[lane, low, high] for lane, spans in ranges.items() for low, high in spans]
-    if not flat:
+    spans = [(lane, low, high) for lane, spans in ranges.items() for low, high in spans]
+    if not spans:
         return []
-    if connection.dialect.name == "sqlite":
-        given: dict[str, Any] = {"spans": json.dumps(flat)}
-    else:
-        given = dict(zip(("lanes", "lows", "highs"), map(list, zip(*flat, strict=True)), strict=True))
-    statement = _between(connection.dialect.name, _form(connection, reading), reading.filtered)
-    return list(connection.execute(statement, given | {"most": limit}).all())
+    dialect = connection.dialect.name
+    given = with_table(dialect, "spans", ("lane", "low", "high"), spans) | {"most": limit}
+    return _candidates(connection.execute(_between(dialect, reading.plain, reading.filtered), given), reading)
 
 
 def filter_rows(connection: Connection, namespace: str, scopes: Sequence[ScopeIds], reading: Reading, *, limit: int) -> list[CandidateRow]:
     """Rows in *scopes*, not deleted, newest first."""
     query = (
-        sa.select(*_columns(_form(connection, reading), filtered=reading.filtered, ids=True))
+        sa.select(*candidate_columns(reading.plain, filtered=reading.filtered))
         .where(within(namespace, scopes), memories.c.state != "deleted")
         .order_by(memories.c.no.desc())
         .limit(limit)
     )
-    return list(connection.execute(query).all())
+    return _candidates(connection.execute(query), reading)
 
 
 def texts_of(connection: Connection, nos: Sequence[int], *, most: int) -> dict[int, str]:
     """The first *most* characters of memories, by ledger number."""
-    found: dict[int, str] = {}
+    statement, found = _texts(connection.dialect.name), dict[int, str]()
     for start in range(0, len(nos), _CHUNK):
-        read = connection.execute(_TEXTS, {"nos": nos[start : start + _CHUNK], "most": most}).all()
-        found |= {no: text for no, text in read}
+        found |= dict(tuples(connection.execute(statement, {"nos": list(nos[start : start + _CHUNK]), "most": most})))
     return found
 
 
-_TEXTS = sa.select(memories.c.no, sa.func.substr(memories.c.text, 1, sa.bindparam("most", type_=sa.Integer))).where(
-    memories.c.no.in_(sa.bindparam("nos", expanding=True))
-)
+def candidate_columns(plain: bool, *, filtered: bool, ids: bool = True) -> list[sa.ColumnElement[Any]]:
+    """The first columns of a `CandidateRow`, as many as are asked for."""
+    last = "memory_type" if filtered else "valid_to" if not plain else "run_id" if ids else "occurred_at"
+    names = CandidateRow._fields[: CandidateRow._fields.index(last) + 1]
+    return [_TAIL if name == "tail" else memories.c[name] for name in names]
 
 
-def _form(connection: Connection, reading: Reading) -> str:
-    """Whether dates and times are fetched as they lie there ("plain") or as Python's ("typed")."""
-    return "typed" if reading.filtered or reading.as_of is not None or connection.dialect.name != "sqlite" else "plain"
+def fetched(result: sa.CursorResult[Any], reading: Reading) -> Sequence[Sequence[Any]]:
+    """Rows of `candidate_columns`, and of what is selected with them."""
+    return tuples(result) if reading.plain else result.all()
 
 
-def _columns(form: str, *, filtered: bool, ids: bool) -> list[sa.ColumnElement[Any]]:
-    names = _NAMES + (_TYPED if form == "typed" else ()) + (_FILTERED if filtered else ()) + (_IDS if ids or filtered else ())
-    return [*(memories.c[name] for name in names), _TAIL, *(_PLAIN if form == "plain" else ())]
+def _candidates(result: sa.CursorResult[Any], reading: Reading) -> list[CandidateRow]:
+    return list(starmap(CandidateRow, fetched(result, reading)))
 
 
 # Statements are made once: to make one takes longer than to run it.
 
 
 @cache
-def _by(column: str, form: str, filtered: bool) -> sa.Select[Any]:
-    return sa.select(*_columns(form, filtered=filtered, ids=True)).where(memories.c[column].in_(sa.bindparam("wanted", expanding=True)))
+def _by(dialect: str, column: str, plain: bool, filtered: bool) -> sa.Select[Any]:
+    return sa.select(*candidate_columns(plain, filtered=filtered)).where(in_list(dialect, memories.c[column], "wanted"))
 
 
 @cache
-def _between(dialect: str, form: str, filtered: bool) -> sa.Select[Any]:
-    if dialect == "sqlite":
-        each = sa.func.json_each(sa.bindparam("spans", type_=sa.Text)).table_valued("value", name="span")
-        bounds: list[sa.ColumnElement[Any]] = [sa.func.json_extract(each.c.value, f"$[{index}]") for index in range(3)]
-    else:
-        from sqlalchemy.dialects.postgresql import ARRAY
-
-        arrays: list[sa.ColumnElement[Any]] = [
-            sa.cast(sa.bindparam(name), ARRAY(type_))
-            for name, type_ in (("lanes", sa.Text), ("lows", sa.BigInteger), ("highs", sa.BigInteger))
-        ]
-        each = sa.func.unnest(*arrays).table_valued("lane", "low", "high", name="span").render_derived()
-        bounds = [each.c.lane, each.c.low, each.c.high]
-    lane, low, high = bounds
+def _between(dialect: str, plain: bool, filtered: bool) -> sa.Select[Any]:
+    each, (lane, low, high) = table_of(dialect, "spans", lane=sa.Text(), low=sa.BigInteger(), high=sa.BigInteger())
     return (
-        sa.select(*_columns(form, filtered=filtered, ids=False))
+        sa.select(*candidate_columns(plain, filtered=filtered, ids=False))
         .select_from(each.join(memories, sa.and_(memories.c.lane == lane, memories.c.place.between(low, high))))
         .where(memories.c.state != "deleted")
         .order_by(memories.c.lane, memories.c.place, memories.c.ordinal)
@@ -210,11 +231,17 @@ def _between(dialect: str, form: str, filtered: bool) -> sa.Select[Any]:
     )
 
 
+@cache
+def _texts(dialect: str) -> sa.Select[Any]:
+    start = sa.func.substr(memories.c.text, 1, sa.bindparam("most", type_=sa.Integer))
+    return sa.select(memories.c.no, start).where(in_list(dialect, memories.c.no, "nos"))
+
+
 def _where(connection: Connection, namespace: str, column: str, wanted: Sequence[Any], reading: Reading) -> list[CandidateRow]:
     found: list[CandidateRow] = []
-    statement = _by(column, _form(connection, reading), reading.filtered)
+    statement = _by(connection.dialect.name, column, reading.plain, reading.filtered)
     for start in range(0, len(wanted), _CHUNK):
-        read = connection.execute(statement, {"wanted": list(wanted[start : start + _CHUNK])}).all()
+        read = _candidates(connection.execute(statement, {"wanted": list(wanted[start : start + _CHUNK])}), reading)
         # asked of the rows and not of the database, whose planner would walk the namespace rather than look up the ids
         found += [row for row in read if row.namespace == namespace and row.state != "deleted"]
     return found

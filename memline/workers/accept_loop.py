@@ -15,6 +15,7 @@ from memline.contracts.turn import Turn
 from memline.ledger.accept import accept_turns
 from memline.ledger.claim import claim
 from memline.ledger.counters import count
+from memline.pipeline.own_embedder import misfit
 from memline.pipeline.parts import Parts, Send
 
 __all__ = ["AcceptLoop", "Entries", "StreamEntry"]
@@ -124,8 +125,10 @@ class AcceptLoop:
         try:
             with parts.ledger.write() as tx:
                 now = parts.clock.now()
-                accept_turns(tx, turns, now=now, order_wait=parts.order_wait)
-                claimed = claim(tx, now=now, limits=parts.limits, times=parts.times, new_id=parts.ids.new, paid=parts.extractor.paid)
+                accept_turns(tx, turns, now=now, order_wait=parts.order_wait, entries=entry_ids, clock_margin=parts.clock_margin)
+                claimed = []
+                if misfit(tx, parts) is None:  # else they wait for a worker that holds the ledger's embedder
+                    claimed = claim(tx, now=now, limits=parts.limits, times=parts.times, new_id=parts.ids.new, paid=parts.extractor.paid)
                 failpoints.hit("accept.before_commit")
             failpoints.hit("accept.after_commit")
         except ServiceUnavailable:

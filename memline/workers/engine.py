@@ -17,6 +17,7 @@ from memline.ledger.leases import Lease
 from memline.outbox.relay import Relay
 from memline.pipeline.parts import Parts
 from memline.pipeline.runner import claim_and_send, give_back_waiting, run_through
+from memline.workers.expirer import Expirer
 from memline.workers.loops import Loop
 from memline.workers.pruner import Pruner
 from memline.workers.reconcile_loop import LOOK_EVERY, ReconcileTurns
@@ -30,10 +31,18 @@ _log = logging.getLogger("memline.engine")
 class Engine:
     """Runs what was accepted, in one thread, until it is stopped."""
 
-    def __init__(self, parts: Parts, relay: Relay, pruner: Pruner | None = None, reconcile: ReconcileTurns | None = None) -> None:
+    def __init__(
+        self,
+        parts: Parts,
+        relay: Relay,
+        pruner: Pruner | None = None,
+        reconcile: ReconcileTurns | None = None,
+        expirer: Expirer | None = None,
+    ) -> None:
         self._parts = parts
         self._relay = relay
         self._pruner = pruner
+        self._expirer = expirer
         self._reconcile = reconcile
         # a thread of its own: turns do not wait while a million objects are compared
         self._reconciling = None if reconcile is None else Loop("reconcile", reconcile.run_once, idle=LOOK_EVERY)
@@ -79,7 +88,7 @@ class Engine:
 
     def _rounds(self) -> None:
         next_sweep = self._parts.clock.now()
-        next_prune = next_sweep
+        next_prune = next_expire = next_sweep
         while not self._stop.is_set():
             self._wake.clear()
             try:
@@ -89,6 +98,9 @@ class Engine:
                 if self._pruner is not None and not self._draining and self._parts.clock.now() >= next_prune:
                     next_prune = self._parts.clock.now() + timedelta(seconds=self._pruner.every)
                     self._pruner.run_once()
+                if self._expirer is not None and not self._draining and self._parts.clock.now() >= next_expire:
+                    more = self._expirer.run_once()  # what it could not do in its budget is looked for again soon
+                    next_expire = self._parts.clock.now() + timedelta(seconds=SWEEP_EVERY if more else self._expirer.every)
                 if self._work():
                     continue
             except Exception as error:  # noqa: BLE001

@@ -22,6 +22,7 @@ from memline.pipeline.parts import Parts
 from memline.pipeline.runner import run_stage
 from memline.workers.accept_loop import AcceptLoop, Entries
 from memline.workers.celery_app import CelerySend, make_app, queue_of
+from memline.workers.expirer import Expirer
 from memline.workers.loops import Loop
 from memline.workers.pruner import Pruner
 from memline.workers.reconcile_loop import LOOK_EVERY, ReconcileTurns
@@ -91,6 +92,7 @@ def run_worker(
     roles: Roles,
     pruner: Pruner | None = None,
     reconcile: ReconcileTurns | None = None,
+    expirer: Expirer | None = None,
     log_level: str = "WARNING",
 ) -> None:
     """Works until SIGTERM or SIGINT; what a stage has begun is finished first.
@@ -104,6 +106,8 @@ def run_worker(
     loops = _loops(parts, relay, stream, work.send, roles, consumer=f"{work.name}-{parts.ids.new()[-6:]}")
     if roles.sweep and pruner is not None:
         loops.append(Loop("prune", _prune(pruner, stream), idle=pruner.every))
+    if roles.sweep and expirer is not None:
+        loops.append(Loop("expire", expirer.run_once, idle=expirer.every))
     if roles.sweep and reconcile is not None:
         loops.append(Loop("reconcile", reconcile.run_once, idle=LOOK_EVERY))
     for loop in loops:

@@ -22,6 +22,7 @@ class FaultyIndex:
     """Reads its fault from the file `MEMLINE_TEST_INDEX_FAULT`, one word and how many writes it is for: `down 3`, `partial 2`, `lost 1`."""
 
     shares_ledger = False
+    remote = False
 
     def __init__(self) -> None:
         self._file = Path(os.environ["MEMLINE_TEST_INDEX_FAULT"])
@@ -48,6 +49,9 @@ class FaultyIndex:
 
     def nearest(self, kind: Kind, namespace: str, scopes: Any, vector: Any, *, limit: int, offset: int = 0) -> list[Nominee]:
         return self._index.nearest(kind, namespace, scopes, vector, limit=limit, offset=offset)
+
+    def nearest_any(self, kind: Kind, namespace: str, scopes: Any, vectors: Any, *, limit: int) -> list[Nominee]:
+        return self._index.nearest_any(kind, namespace, scopes, vectors, limit=limit)
 
     def matching(self, namespace: str, scopes: Any, terms: Sequence[str], *, limit: int, offset: int = 0) -> list[Nominee]:
         return self._index.matching(namespace, scopes, terms, limit=limit, offset=offset)

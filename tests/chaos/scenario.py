@@ -33,6 +33,7 @@ from memline.outbox.verify import verify
 from memline.producer import TurnStream, build_turn
 from memline.settings import Settings, load_settings
 from memline.workers.celery_app import CelerySend, make_app
+from tests.chaos import changes
 from tests.services import PostgresServer, RedisServer
 from tests.workers import Worker
 
@@ -140,15 +141,20 @@ class _Run:
         (folder / "home").mkdir()
         self.workers: list[Worker] = []
         self.receipts: list[Receipt] = []
+        self.changed: list[str] = []
         self.memory: Memory | None = None
 
     # The course of a case
 
     def go(self) -> Outcome:
         in_producer = self.case.point.startswith("hand_over.")
-        self.start_worker(failpoints="" if in_producer else self.failpoints())
+        verb = self.case.point.partition(".")[0]
+        in_caller = verb in changes.VERBS
+        self.start_worker(failpoints="" if in_producer or in_caller else self.failpoints())
         memory = self.memory = Memory(settings=self.settings())
-        if in_producer:
+        if in_caller:
+            self.change_in_a_process_that_fails(memory, verb)
+        elif in_producer:
             self.hand_over_in_a_process_that_fails(memory)
         else:
             if self.case.fault == "reordered delivery":
@@ -156,7 +162,7 @@ class _Run:
             else:
                 self.hand_over(memory, 0, _TURNS)
             self.fault_at_the_point()
-        if self.case.fault == "SIGKILL" and not in_producer and self.outcome.reached:
+        if self.case.fault == "SIGKILL" and not (in_producer or in_caller) and self.outcome.reached:
             self.workers[0].wait()  # the mark is made just before the end
         if not any(worker.exit_code is None for worker in self.workers) or self.case.fault.startswith("lease expiry"):
             self.start_worker()
@@ -164,6 +170,8 @@ class _Run:
         self.wait_for_quiet()
         self.outcome.lag_seconds = time.monotonic() - started
         self.check(memory)
+        if in_caller:
+            self.outcome.problems += changes.problems_of(verb, memory, self.changed)
         return self.outcome
 
     def settings(self) -> Settings:
@@ -230,6 +238,16 @@ class _Run:
         if away and not self.case.fault.startswith("Redis"):
             self.servers.redis.restart()
         self.hand_over(memory, 0, _TURNS)
+
+    def change_in_a_process_that_fails(self, memory: Memory, verb: str) -> None:
+        """The application dies, or is told an error, while it updates or deletes, beside the conversation."""
+        self.changed = changes.prepare(memory)
+        self.hand_over(memory, 0, _TURNS)
+        variables = self.variables | {"MEMLINE_FAILPOINTS": self.failpoints(), "MEMLINE_FAILPOINTS_DIR": str(self.marks)}
+        caller = changes.begin(verb, self.changed, variables)
+        self.fault_at_the_point()
+        caller.wait(60)
+        changes.call_until_done(verb, memory, self.changed)
 
     def fault_at_the_point(self) -> None:
         self.outcome.reached = self.wait_for_mark()

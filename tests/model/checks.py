@@ -24,6 +24,7 @@ _ALLOWED = {
     ("accepted", "searchable"),
     ("accepted", "failed"),
     ("accepted", "cancelled"),
+    ("failed", "cancelled"),
     ("committed", "searchable"),
 }
 
@@ -116,6 +117,9 @@ class Checks:
         self._states = states
         committed = {job_id for (job_id,) in world.sql.execute("SELECT id FROM jobs WHERE committed_at IS NOT NULL")}
         assert not committed & world.doomed, f"G6: {committed & world.doomed} committed although their subject was erased"
+        assert not committed & world.cancelled, f"G6: {committed & world.cancelled} committed although their scope was deleted"
+        left = {job_id for job_id in world.cancelled if states[job_id] != "cancelled"}
+        assert not left, f"G6: {left} are not cancelled although their scope was deleted"
 
     def _index_is_made_from_committed_rows(self) -> None:
         rounds = self.world.index.rounds
@@ -136,7 +140,7 @@ class Checks:
             wanted = parse(scope.ids())
             for hit in world.searcher.search(scope.namespace, query, wanted, top_k=100, threshold=0.0).results:
                 self._may_be_seen(hit.row, scope, today)
-            listed = list_matching(world.ledger, scope.namespace, wanted, top_k=1000, show_expired=False, now=world.clock.now())
+            listed = list_matching(world.ledger, scope.namespace, wanted, top_k=1000, show_expired=False, now=world.clock.now()).rows
             for row in listed:
                 self._may_be_seen(row, scope, today)
             assert {row.id for row in listed} == self._visible(scope, today), "G7: the listing is not complete"
@@ -145,15 +149,20 @@ class Checks:
         return {
             memory_id
             for memory_id, job_id, *_ in self._rows("state = 'live'")
-            if _within(self.world.turns[job_id].scope, scope) and not _expired(self.world.turns[job_id].expires_on, today)
+            if _within(self.world.turns[job_id].scope, scope) and not _expired(self._last_day(memory_id, job_id), today)
         }
+
+    def _last_day(self, memory_id: str, job_id: str) -> date | None:
+        return self.world.expires.get(memory_id, self.world.turns[job_id].expires_on)
 
     def _may_be_seen(self, row: MemoryRow, scope: Scope, today: date) -> None:
         turn = self.world.turns[row.job_id]
         assert row.id not in self.world.deleted, f"G7: {row.id} is deleted, and was read"
         assert _within(turn.scope, scope), f"G7: {row.id} belongs to {turn.scope}, and was read in {scope}"
-        assert not _expired(turn.expires_on, today), f"G7: {row.id} is expired, and was read"
-        assert row.text in [fact.text for fact in facts_told(turn)], f"G3: nobody told {row.text!r}"
+        assert not _expired(self._last_day(row.id, row.job_id), today), f"G7: {row.id} is expired, and was read"
+        told = self.world.updated.get(row.id, [fact.text for fact in facts_told(turn)])
+        assert row.text == told[-1] or row.text in [fact.text for fact in facts_told(turn)], f"G3: nobody told {row.text!r}"
+        assert row.id not in self.world.updated or row.text == told[-1], f"G3: {row.id} is not as it was changed: {row.text!r}"
         assert row.verbatim or row.state == "live", f"G7: {row.id} is {row.state}, and was read"
         if row.slot is not None:
             newer = self._rows(
@@ -196,18 +205,21 @@ class Checks:
         for job_id, lane, state, stage, outcome, place in world.sql.execute("SELECT id, lane, state, stage, outcome, place FROM jobs"):
             turn = world.reference.jobs[job_id]
             if state in ("failed", "cancelled"):
-                assert state == "failed" or job_id in world.doomed, f"G1: {job_id} is {state}"
+                assert state == "failed" or job_id in world.doomed | world.cancelled, f"G1: {job_id} is {state}"
                 continue
             facts, told = facts_told(turn), json.loads(outcome)
             assert len(facts) == len(told), f"G1: {job_id} told {len(facts)} facts, {len(told)} had an effect"
             for ordinal, (fact, (memory_id, event)) in enumerate(zip(facts, told, strict=True)):
                 row = memories[memory_id]
-                assert (row[2], row[8]) == (lane, content_hash(fact.text)), f"G3: {job_id} tells of {memory_id}, which says another thing"
+                same = row[8] == content_hash(fact.text) or memory_id in world.updated or row[4] == "deleted"
+                assert row[2] == lane and same, f"G3: {job_id} tells of {memory_id}, which says another thing"
                 own = (row[1], row[9]) == (job_id, ordinal)
                 assert own == (event == "ADD"), f"G3: {job_id} tells {event} of {memory_id}"
             if stage == "done":
                 saved = world.sql.execute("SELECT text, place FROM messages WHERE job_id = ? ORDER BY ordinal", (job_id,)).fetchall()
-                assert saved == [(message.text, place) for message in turn.messages], f"G5: the messages of {job_id} are not at its place"
+                forgotten = job_id in world.forgotten or any(memory_id in world.deleted for memory_id, _ in told)
+                should = [] if forgotten else [(message.text, place) for message in turn.messages]
+                assert saved == should, f"G5: the messages of {job_id} are not at its place, or still there: {saved}"
         with world.ledger.read() as connection:
             for turn_id in [*world.reference.jobs, *world.reference.repeats]:
                 state_of_turn = receipt_state(connection, turn_id)

@@ -56,6 +56,11 @@ class ListStream:
             for entry, wire in zip(unread, wires, strict=True):
                 entry.wire = wire
 
+    def draw_place(self) -> str:
+        """The id of an entry that nobody meets."""
+        self._appended += 1
+        return f"{self._appended:06}-0"
+
     def lose_unread(self) -> None:
         """Redis forgets what it acknowledged."""
         self.owed -= {Turn.from_wire(entry.wire).id for entry in self.entries if entry.since is None}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -53,11 +53,19 @@ class Reference:
     late: int = 0
     gaps: int = 0
 
-    def arrive(self, turns: Sequence[Turn], now: datetime) -> None:
-        """Turns that were accepted in one transaction."""
+    def arrive(self, turns: Sequence[Turn], now: datetime, cancelled: Collection[str] = ()) -> None:
+        """Turns that were accepted in one transaction. Those *cancelled* came behind a mark: they use their number and have no seat."""
         for turn in turns:
             if turn.id not in self.jobs and turn.id not in self.repeats:
-                self._number(turn, self._job(turn), now)
+                job_id = self._job(turn)
+                self._number(turn, None if job_id in cancelled else job_id, now)
+
+    def cancel(self, job_ids: Collection[str]) -> None:
+        """Jobs that were cancelled while they were held never have a seat."""
+        for numbers in self.numbers.values():
+            for number, (job_id, until) in numbers.waiting.items():
+                if job_id in job_ids:
+                    numbers.waiting[number] = (None, until)
 
     def _job(self, turn: Turn) -> str | None:
         if turn.idempotency_key is not None:

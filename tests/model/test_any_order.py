@@ -60,6 +60,8 @@ MEANWHILE = (
     "delete",
     "delete newest",
     "erase",
+    "update",
+    "delete all",
     "index away",
 )
 
@@ -98,6 +100,8 @@ lost_answers = st.sampled_from([None, None, None, "before", "after"])
 relay_faults = st.sampled_from(["", "", "lost", "partial", "silent", "breaks"])
 relay_troubles = troubles("kill", often=[("delete on its way",)])
 stage_troubles = troubles("kill", "raise", "lost", "send")
+new_texts = st.sampled_from([None, "User lives in Rome", "user lives in Oslo", "User met Anna B12", "User met Zoe Z9", "User likes tea"])
+days = st.sampled_from([None, None, -1, 0, 1])
 RARE = ("arrives late", "arrives late", "redis forgets", "erase", "retry", "retry")
 
 #: What may happen, with what is drawn for it, and how often.
@@ -111,6 +115,8 @@ STEPS_BY_NAME: tuple[tuple[str, dict[str, st.SearchStrategy[Any]], int], ...] = 
     ("something_happens_to_the_index", {"how": st.sampled_from(WAYS_OF_AN_INDEX), "which": which}, 1),
     ("reconcile", {"deep": st.booleans(), "in_pieces": st.booleans()}, 1),
     ("delete", {"which": which}, 2),
+    ("update", {"which": which, "text": new_texts, "expires": days, "tag": st.sampled_from([None, None, "a", "b"])}, 2),
+    ("delete_all", {"which": which, "whole": st.sampled_from([False, False, True])}, 1),
     ("something_rare", {"what": st.sampled_from(RARE), "which": which}, 1),
     ("read", {"text": st.sampled_from(["User lives in Paris", "User met Anna B12", "Rome"])}, 1),
 )
@@ -217,6 +223,12 @@ class AnyOrder(RuleBasedStateMachine):
 
     def delete(self, which: int) -> None:
         self.world.delete(which)
+
+    def update(self, which: int, text: str | None, expires: int | None, tag: str | None) -> None:
+        self.world.update(which, text, expires=expires, tag=tag)
+
+    def delete_all(self, which: int, whole: bool) -> None:
+        self.world.delete_all(which, whole=whole)
 
     def something_rare(self, what: str, which: int) -> None:
         if what == "arrives late":

@@ -6,19 +6,22 @@ import sqlite3
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 from memline.contracts import failpoints
-from memline.contracts.errors import ServiceUnavailable
+from memline.contracts.errors import DuplicateMemory, ServiceUnavailable
 from memline.contracts.failpoints import Fault
 from memline.contracts.scope import Scope, Subject
 from memline.contracts.turn import Turn
 from memline.ledger.accept import accept_turns
 from memline.ledger.claim import ClaimLimits
+from memline.ledger.delete_all import delete_all, reset_namespace
 from memline.ledger.jobs import retry_job
 from memline.ledger.leases import Lease, LeaseTimes
+from memline.ledger.marks import place_of
 from memline.ledger.retire import delete_memory
 from memline.ledger.schema import metadata
 from memline.ledger.session import Ledger
@@ -26,6 +29,7 @@ from memline.outbox import compare
 from memline.outbox.reconcile import Reconciler
 from memline.outbox.relay import Relay, RelayLimits
 from memline.pipeline import extract, runner
+from memline.pipeline.edit import UNCHANGED, Change, edit_memory
 from memline.pipeline.parts import RetryPolicy
 from memline.pipeline.runner import claim_and_send, run_stage
 from memline.search.searcher import Searcher
@@ -80,6 +84,13 @@ class World:
         self.messages: list[Lease] = []
         self.delivered: list[Lease] = []
         self.deleted: set[str] = set()
+        #: What updates made of memories: texts, and the last day where one was given.
+        self.updated: dict[str, list[str]] = {}
+        self.expires: dict[str, date | None] = {}
+        #: Jobs that a deletion of their scope cancelled, or came behind, and jobs whose messages it took.
+        self.cancelled: set[str] = set()
+        self.forgotten: set[str] = set()
+        self._marks: list[tuple[Scope, str, datetime]] = []
         self.doomed: set[str] = set()
         self.retried: set[str] = set()
         #: The index was changed by somebody else, so that a reconciler may find drift.
@@ -88,7 +99,7 @@ class World:
         self.fenced = 0
         self._send_fails = False
         self._plan: dict[str, Callable[[], None]] = {}
-        self._accepting: Sequence[Turn] = ()
+        self._accepting: list[tuple[Turn, str]] = []
         self._patches = ExitStack()
         self._patch()
 
@@ -101,7 +112,7 @@ class World:
             give_back(run, jobs, error)
 
         def accepted(tx: Any, turns: Sequence[Turn], **given: Any) -> Any:
-            self._accepting = turns
+            self._accepting = list(zip(turns, given["entries"], strict=True))
             try:
                 return accept_turns(tx, turns, **given)
             except Exception as error:
@@ -141,7 +152,10 @@ class World:
 
     def _hit(self, point: str) -> None:
         if point == "accept.after_commit":
-            self.reference.arrive(self._accepting, self.clock.now())
+            late = {turn.id for turn, entry in self._accepting if self._is_behind_a_mark(turn, entry)}
+            fresh = late - self.reference.jobs.keys() - self.reference.repeats.keys()
+            self.reference.arrive([turn for turn, _ in self._accepting], self.clock.now(), fresh)
+            self.cancelled |= fresh - self.reference.repeats.keys()
         if (act := self._plan.pop(point, None)) is not None:
             act()
 
@@ -190,6 +204,8 @@ class World:
             "delete": lambda: self.delete(0),
             "delete newest": lambda: self.delete(-1),
             "delete on its way": self.delete_on_its_way,
+            "update": lambda: self.update(0, "User met Zoe Z9"),
+            "delete all": lambda: self.delete_all(0, whole=False),
             "erase": lambda: self.erase(0),
             "index away": self.index_away,
         }
@@ -201,7 +217,7 @@ class World:
         made = Turn(id=f"turn-{len(self.turns) + 1:03}", handed_at=self.clock.now(), producer=producer, number=number, **turn)
         self.turns[made.id] = made
         if how == "lost":
-            self.spooled.append(made)
+            self.spooled.append(made.as_spooled())
             return
         self.stream.append(made, first=how == "overtakes")
         if how == "twice":
@@ -341,6 +357,55 @@ class World:
             delete_memory(self.ledger, namespace, memory_id, now=self.clock.now())
             self.deleted.add(memory_id)
 
+    def update(self, which: int, text: str | None, *, expires: int | None = None, tag: str | None = None) -> None:
+        """Somebody edits a memory: its text, its last day (in days from now; a negative number takes it away), its metadata."""
+        rows = self.sql.execute("SELECT namespace, id FROM memories WHERE state != 'deleted' ORDER BY no").fetchall()
+        if not rows:
+            return
+        namespace, memory_id = rows[which % len(rows)]
+        day = None if expires is None or expires < 0 else self.clock.now().date() + timedelta(days=expires)
+        change = Change(text, None if tag is None else {"tag": tag}, UNCHANGED if expires is None else day)
+        duplicate_of = None
+        try:
+            edit_memory(self.parts, namespace, memory_id, change)
+        except DuplicateMemory as error:
+            duplicate_of = error.duplicate_of
+        if duplicate_of is not None:
+            query = "SELECT count(*) FROM memories WHERE id = ? AND state = 'live'"
+            assert self.sql.execute(query, (duplicate_of,)).fetchone()[0], "G4: a duplicate of what is not live"
+            return
+        if text is not None:
+            self.updated.setdefault(memory_id, []).append(text)
+        if expires is not None:
+            self.expires[memory_id] = day
+
+    def delete_all(self, which: int, *, whole: bool) -> None:
+        """A scope is deleted with the turns that were handed over before; *whole*: its namespace."""
+        scope = SCOPES[which % len(SCOPES)]
+        place, now = place_of(self.stream.draw_place()), self.clock.now()
+        marked = Scope(scope.namespace) if whole else scope
+        self._marks.append((marked, place, now))
+        jobs = {job_id: committed for job_id, committed in self.sql.execute("SELECT id, committed_at FROM jobs WHERE state != 'cancelled'")}
+        of_scope = {job_id for job_id in jobs if _covers(marked, self.turns[job_id].scope)}
+        uncommitted = {job_id for job_id in of_scope if jobs[job_id] is None}
+        there = self.sql.execute("SELECT id, job_id FROM memories WHERE state != 'deleted'").fetchall()
+        if whole:
+            done = reset_namespace(self.ledger, scope.namespace, now=now, place=place)
+        else:
+            done = delete_all(self.ledger, scope, now=now, place=place)
+        gone = {memory_id for memory_id, job_id in there if _covers(marked, self.turns[job_id].scope)}
+        assert (done.deleted, done.cancelled) == (len(gone), len(uncommitted)), f"a deletion counts {done}"
+        self.deleted |= gone
+        self.cancelled |= uncommitted
+        self.forgotten |= of_scope
+        self.reference.cancel(uncommitted)
+
+    def _is_behind_a_mark(self, turn: Turn, entry: str) -> bool:
+        return any(
+            _covers(scope, turn.scope) and (place_of(entry) < place or (turn.spooled and turn.handed_at <= at + timedelta(seconds=60)))
+            for scope, place, at in self._marks
+        )
+
     def delete_on_its_way(self) -> None:
         """A memory is deleted that a relay has in its hands at the moment."""
         query = "SELECT count(*) FROM memories m WHERE m.state != 'deleted' AND m.no < (SELECT min(n.no) FROM memories n"
@@ -392,3 +457,7 @@ class World:
                 return
             self.clock.advance(11)
         raise AssertionError(f"G1: not quiet: {len(self.stream.entries)} entries, {open_jobs} jobs, {waiting} outbox rows")
+
+
+def _covers(outer: Scope, inner: Scope) -> bool:
+    return outer.namespace == inner.namespace and outer.ids().items() <= inner.ids().items()

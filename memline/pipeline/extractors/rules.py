@@ -1,4 +1,4 @@
-"""The extractor without a model: it keeps what is stated, word for word, in the third person.
+"""The extractor without a model: it keeps what is stated, word for word, in the third person, with dates behind "yesterday" and its like.
 
 It needs no key, no network and no language model, is deterministic, and runs in time linear in the text.
 """
@@ -21,6 +21,7 @@ from memline.pipeline.extractors.pleasantries import (
     without_opening_english,
 )
 from memline.pipeline.extractors.port import Request
+from memline.pipeline.extractors.relative_dates import with_dates
 from memline.pipeline.extractors.requests_english import asked, is_request, said_in_request, without_lead_in
 from memline.pipeline.extractors.rules_chinese import (
     clauses_with_subject,
@@ -76,7 +77,7 @@ class RuleExtractor:
 
     @property
     def name(self) -> str:
-        return "rules-1"
+        return "rules-2"
 
     @property
     def paid(self) -> bool:
@@ -95,7 +96,8 @@ class RuleExtractor:
                 if (key := (message.role, statement.text)) in seen:
                     continue
                 seen.add(key)
-                found.append({"text": statement.text, "attributed_to": message.role, "slot": statement.slot, "message": index})
+                text = with_dates(statement.text, request.said_at)
+                found.append({"text": text, "attributed_to": message.role, "slot": statement.slot, "message": index})
         return json.dumps({"memory": found}, ensure_ascii=False)
 
     def read(self, reply: str, request: Request) -> Sequence[Fact]:

@@ -11,6 +11,8 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import sqlalchemy as sa
@@ -20,7 +22,8 @@ from sqlalchemy.engine import Connection
 from memline.contracts.filters import ScopeIds
 from memline.contracts.index_object import Kind
 from memline.language.lazy import ForkLock
-from memline.search.index.embedded_tables import index_deletions, index_objects
+from memline.ledger.lists import tuples
+from memline.search.index.embedded_tables import Tables
 from memline.search.index.port import Recall
 
 __all__ = ["Matrix", "Narrowing", "VectorCache", "iterate_vectors"]
@@ -43,11 +46,15 @@ class Narrowing:
     namespace: str
     scope: ScopeIds
 
-    def where(self) -> list[sa.ColumnElement[bool]]:
-        columns = index_objects.c
-        return [columns.kind == self.kind, columns.namespace == self.namespace] + [
-            columns[name] == value for name, value in self.scope.ids().items()
-        ]
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The columns that it says something about."""
+        return ("kind", "namespace", *self.scope.ids())
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The values of these, as parameters of the statements below."""
+        return {"kind": self.kind, "namespace": self.namespace} | self.scope.ids()
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +92,11 @@ class _Entry:
 
 
 class VectorCache:
-    """Matrices by narrowing, at most *bound* bytes of them. Thread-safe; a forked child starts with none."""
+    """Matrices by narrowing of what *tables* hold, at most *bound* bytes of them. Thread-safe; a forked child starts with none."""
 
-    def __init__(self, bound: int) -> None:
+    def __init__(self, bound: int, tables: Tables) -> None:
         self._bound = bound
+        self._tables = tables
         self._lock = ForkLock()
         self._entries: OrderedDict[Narrowing, _Entry] = OrderedDict()
         self._generation = _Generation()
@@ -111,7 +119,7 @@ class VectorCache:
             return Recall(entry.row_of, entry.versions[:size], entry.vectors[:size]) if size else None
 
     def matrix(self, connection: Connection, narrowing: Narrowing) -> Matrix | None:
-        """The vectors of *narrowing* as *connection*'s transaction sees them, in two statements, or one more after a removal.
+        """The vectors of *narrowing* as *connection*'s transaction sees them: one statement, one more after a write and after a removal.
 
         None where they alone are over the bound: read them by `iterate_vectors`.
         """
@@ -120,7 +128,7 @@ class VectorCache:
             entry = self._entries.setdefault(narrowing, _Entry())
             self._entries.move_to_end(narrowing)
         with entry.lock:
-            fits = _refresh(connection, narrowing, entry, self._bound)
+            fits = _refresh(connection, self._tables, narrowing, entry, self._bound)
             found = entry.snapshot()
         with self._lock:
             if not fits:
@@ -131,6 +139,11 @@ class VectorCache:
                 _, dropped = self._entries.popitem(last=False)
                 total -= dropped.bytes
         return found
+
+    def clear(self) -> None:
+        """Forgets every matrix."""
+        with self._lock:
+            self._entries = OrderedDict()
 
     def _drop_after_fork(self) -> None:
         if self._generation.changed():
@@ -154,40 +167,31 @@ class _Generation:
         cls._current += 1
 
 
-def iterate_vectors(connection: Connection, narrowing: Narrowing) -> Iterator[tuple[list[str], NDArray[np.float32]]]:
+def iterate_vectors(connection: Connection, tables: Tables, narrowing: Narrowing) -> Iterator[tuple[list[str], NDArray[np.float32]]]:
     """The vectors of *narrowing* in parts of bounded size, ids beside them, in the order of their `seq`."""
     last = 0
     while True:
-        rows = _rows_after(connection, narrowing, last)
+        rows = _rows_after(connection, tables, narrowing, last)
         if not rows:
             return
         last = rows[-1][0]
         yield [row[1] for row in rows], _as_matrix([row[2] for row in rows])
 
 
-def _rows_after(connection: Connection, narrowing: Narrowing, seq: int) -> list[_Row]:
-    columns = index_objects.c
-    query = (
-        sa.select(columns.seq, columns.id, columns.vector, columns.version)
-        .where(*narrowing.where(), columns.seq > seq)
-        .order_by(columns.seq)
-        .limit(CHUNK)
-    )
-    return [(row[0], row[1], row[2], row[3]) for row in connection.execute(query).all()]
+def _rows_after(connection: Connection, tables: Tables, narrowing: Narrowing, seq: int) -> list[_Row]:
+    return [
+        (row[0], row[1], row[2], row[3])
+        for row in tuples(connection.execute(_rows(tables, narrowing.named), narrowing.given | {"last": seq}))
+    ]
 
 
-def _refresh(connection: Connection, narrowing: Narrowing, entry: _Entry, bound: int) -> bool:
+def _refresh(connection: Connection, tables: Tables, narrowing: Narrowing, entry: _Entry, bound: int) -> bool:
     """Brings *entry* up to the transaction's state; False where it does not fit into *bound* bytes."""
-    columns = index_deletions.c
-    deletions = (
-        connection.execute(
-            sa.select(columns.number).where(columns.kind == narrowing.kind, columns.namespace == narrowing.namespace)
-        ).scalar_one_or_none()
-        or 0
-    )
+    state = connection.execute(_state(tables, narrowing.named), narrowing.given | {"last": entry.last_seq}).one()
+    deletions, there_is_more = int(state[0] or 0), state[1] is not None
     fresh = first = entry.last_seq == 0
-    while rows := _rows_after(connection, narrowing, entry.last_seq):
-        if first and len(rows) == CHUNK and not _fits(connection, narrowing, len(rows[0][2]), bound):
+    while there_is_more and (rows := _rows_after(connection, tables, narrowing, entry.last_seq)):
+        if first and len(rows) == CHUNK and not _fits(connection, tables, narrowing, len(rows[0][2]), bound):
             return False
         first = False
         _append(entry, rows)
@@ -197,16 +201,49 @@ def _refresh(connection: Connection, narrowing: Narrowing, entry: _Entry, bound:
             break
     if deletions > entry.deletions:
         if not fresh:
-            _mask_removed(connection, narrowing, entry)
+            _mask_removed(connection, tables, narrowing, entry)
         entry.deletions = deletions
     if (masked := len(entry.ids) - int(entry.alive[: len(entry.ids)].sum())) > 256 and 4 * masked > len(entry.ids):
         _squeeze(entry)
     return True
 
 
-def _fits(connection: Connection, narrowing: Narrowing, vector_bytes: int, bound: int) -> bool:
-    query = sa.select(sa.func.count()).select_from(index_objects).where(*narrowing.where())
-    return int(connection.execute(query).scalar_one()) * (vector_bytes + _ROW_BYTES) <= bound
+def _fits(connection: Connection, tables: Tables, narrowing: Narrowing, vector_bytes: int, bound: int) -> bool:
+    number = connection.execute(_number(tables, narrowing.named), narrowing.given).scalar_one()
+    return int(number) * (vector_bytes + _ROW_BYTES) <= bound
+
+
+# Statements are made once: to make one takes longer than to run it.
+
+
+def _where(table: sa.Table, named: tuple[str, ...]) -> list[sa.ColumnElement[bool]]:
+    return [table.c[name] == sa.bindparam(name) for name in named]
+
+
+@lru_cache(maxsize=64)
+def _rows(tables: Tables, named: tuple[str, ...]) -> sa.Select[Any]:
+    columns = tables.objects.c
+    query = sa.select(columns.seq, columns.id, columns.vector, columns.version)
+    return query.where(*_where(tables.objects, named), columns.seq > sa.bindparam("last")).order_by(columns.seq).limit(CHUNK)
+
+
+@lru_cache(maxsize=64)
+def _state(tables: Tables, named: tuple[str, ...]) -> sa.Select[Any]:
+    """How often something was removed from the namespace, and whether there are rows beyond the last one seen."""
+    objects, deletions = tables.objects, tables.deletions
+    number = sa.select(deletions.c.number).where(*_where(deletions, named[:2])).scalar_subquery()
+    beyond = sa.select(objects.c.seq).where(*_where(objects, named), objects.c.seq > sa.bindparam("last")).limit(1).scalar_subquery()
+    return sa.select(number, beyond)
+
+
+@lru_cache(maxsize=64)
+def _number(tables: Tables, named: tuple[str, ...]) -> sa.Select[Any]:
+    return sa.select(sa.func.count()).select_from(tables.objects).where(*_where(tables.objects, named))
+
+
+@lru_cache(maxsize=64)
+def _seqs(tables: Tables, named: tuple[str, ...]) -> sa.Select[Any]:
+    return sa.select(tables.objects.c.seq).where(*_where(tables.objects, named)).order_by(tables.objects.c.seq)
 
 
 def _append(entry: _Entry, rows: list[_Row]) -> None:
@@ -236,10 +273,8 @@ def _append(entry: _Entry, rows: list[_Row]) -> None:
     entry.last_seq = rows[-1][0]
 
 
-def _mask_removed(connection: Connection, narrowing: Narrowing, entry: _Entry) -> None:
-    there = np.fromiter(
-        connection.execute(sa.select(index_objects.c.seq).where(*narrowing.where()).order_by(index_objects.c.seq)).scalars(), np.int64
-    )
+def _mask_removed(connection: Connection, tables: Tables, narrowing: Narrowing, entry: _Entry) -> None:
+    there = np.fromiter(connection.execute(_seqs(tables, narrowing.named), narrowing.given).scalars(), np.int64)
     size = len(entry.ids)
     alive = entry.alive.copy()
     alive[:size] = np.isin(entry.seqs[:size], there, assume_unique=True)

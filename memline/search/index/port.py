@@ -11,9 +11,23 @@ from numpy.typing import NDArray
 from sqlalchemy.engine import Connection
 
 from memline.contracts.filters import ScopeIds
+from memline.contracts.ids import digest_of
 from memline.contracts.index_object import IndexObject, Kind, ObjectKey
 
-__all__ = ["Answer", "Index", "IndexState", "KeepsVectors", "Nominee", "Recall", "Write"]
+__all__ = ["Answer", "Index", "IndexState", "KeepsVectors", "Nominee", "OfSpace", "RanksByLedger", "Recall", "Space", "SpacedIndex", "Write"]
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """What makes vectors comparable: the embedder's model, and the dimension."""
+
+    model: str
+    dimension: int
+
+    @property
+    def key(self) -> str:
+        """8 hex digits that stand for this space in the name of a collection or a table."""
+        return digest_of("space", self.model, str(self.dimension), size=4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +85,28 @@ class KeepsVectors(Protocol):
         ...
 
 
+@runtime_checkable
+class RanksByLedger(Protocol):
+    """What an index is whose `matching` is the ledger's own (`words_leg`): a search that has read the postings ranks by them itself."""
+
+    @property
+    def ranks_by_ledger(self) -> bool: ...
+
+
+@runtime_checkable
+class OfSpace(Protocol):
+    """What an index has that keeps the vectors of each space apart: two of them can stand side by side while the ledger moves."""
+
+    @property
+    def space(self) -> Space | None:
+        """Whose vectors it holds; None: it was not told."""
+        ...
+
+    def drop(self) -> None:
+        """Removes everything of this space; the object is of no use afterwards."""
+        ...
+
+
 class Index(Protocol):
     """Where memories and entities are found by nearness and by words.
 
@@ -88,6 +124,11 @@ class Index(Protocol):
         """Its tables lie in the ledger's own file: `write` runs inside the ledger's transaction."""
         ...
 
+    @property
+    def remote(self) -> bool:
+        """A call leaves the process, and may hang: a search waits for it only so long, whatever its own timeouts."""
+        ...
+
     def write(self, writes: Sequence[Write], *, tx: Connection | None = None) -> list[Answer]:
         """Puts and removes objects, whole; one answer a write, in order. *tx*: the ledger's transaction, where `shares_ledger`."""
         ...
@@ -96,6 +137,12 @@ class Index(Protocol):
         self, kind: Kind, namespace: str, scopes: Sequence[ScopeIds], vector: NDArray[np.float32], *, limit: int, offset: int = 0
     ) -> list[Nominee]:
         """Objects of *kind* in one of *scopes* (all ids that are set are equal), nearest first, by cosine."""
+        ...
+
+    def nearest_any(
+        self, kind: Kind, namespace: str, scopes: Sequence[ScopeIds], vectors: Sequence[NDArray[np.float32]], *, limit: int
+    ) -> list[Nominee]:
+        """The *limit* nearest of each of *vectors*, each object once with its best cosine, best first: one question, not one a vector."""
         ...
 
     def matching(self, namespace: str, scopes: Sequence[ScopeIds], terms: Sequence[str], *, limit: int, offset: int = 0) -> list[Nominee]:
@@ -111,7 +158,11 @@ class Index(Protocol):
         ...
 
     def namespaces(self) -> list[str]:
-        """Every namespace that has an object here."""
+        """Every namespace that has an object here; some may be among them that have none any more."""
         ...
 
     def close(self) -> None: ...
+
+
+class SpacedIndex(Index, OfSpace, Protocol):
+    """An index that keeps the vectors of each space apart."""

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from memline.contracts.content_hash import text_md5
 from memline.contracts.scope import Scope
 from memline.ledger.entities import Named, entity_id, known_names, link_entities, memories_of_jobs, names_of_entities
 from memline.ledger.jobs import Job, jobs_of_lease
@@ -48,7 +49,7 @@ def link(parts: Parts, job: Job, names: Sequence[Named], pairs: Sequence[tuple[s
     with parts.ledger.write() as tx:
         lock_owners(tx, [job.scope.owner.key])
         all_pairs = [(job.lane, norm, number) for norm, number in pairs]
-        link_entities(tx, {job.lane: job}, names, all_pairs, model="trigrams", now=START)
+        link_entities(tx, {job.lane: (job.scope.namespace, job.owner_no)}, names, all_pairs, model="trigrams", now=START)
 
 
 def named(job: Job, name: str, alias_of: str | None = None) -> Named:
@@ -120,7 +121,9 @@ def test_names_are_known_by_lane(parts: Parts, job: Job) -> None:
 def test_memories_of_jobs_are_found_by_job_and_ordinal(parts: Parts) -> None:
     with parts.ledger.read() as connection:
         found = memories_of_jobs(connection, ["a", "b", "nobody"])
-    assert {key: state for key, (_, state) in found.items()} == {("a", ordinal): "live" for ordinal in range(3)}
+    assert set(found) == {("a", ordinal) for ordinal in range(3)}
+    texts = {row.ordinal: row.text for row in table(parts.ledger, memories, memories.c.job_id == "a")}
+    assert {key[1]: made.md5 for key, made in found.items()} == {ordinal: text_md5(text) for ordinal, text in texts.items()}
 
 
 def test_threads_that_meet_one_name_at_the_same_time_make_one_entity(parts: Parts, job: Job) -> None:

@@ -21,8 +21,9 @@ from memline.contracts.index_object import IndexObject, Kind, ObjectKey
 from memline.ledger.migrate import open_ledger
 from memline.ledger.schema import memories
 from memline.ledger.session import Ledger
-from memline.search.index import embedded_cache, embedded_tables
+from memline.search.index import embedded_cache
 from memline.search.index.embedded import EmbeddedIndex
+from memline.search.index.embedded_tables import tables_of
 from memline.search.index.port import Write
 from tests.integration.search.world import World
 
@@ -169,7 +170,7 @@ def test_a_change_by_hand_shows_in_the_digest(index: EmbeddedIndex, ledger_file:
     index.write([put("a")])
     before = next(iter(index.walk("memory", "n", vectors=True)))
     with index._store.write() as tx:
-        tx.execute(sa.update(embedded_tables.index_objects).values(user_id="bob"))
+        tx.execute(sa.update(tables_of(None).objects).values(user_id="bob"))
     after = next(iter(index.walk("memory", "n", vectors=True)))
     assert after.digest != before.digest and after.vector_digest == before.vector_digest
 
@@ -293,7 +294,7 @@ def test_tables_of_another_form_are_made_anew_and_ask_to_be_filled(index: Embedd
     index.write([put("a")])
     assert not index.needs_rebuild
     with index._store.write() as tx:
-        tx.execute(sa.update(embedded_tables.index_meta).where(embedded_tables.index_meta.c.key == "form").values(value="0"))
+        tx.execute(sa.update(tables_of(None).meta).where(tables_of(None).meta.c.key == "form").values(value="0"))
     again = EmbeddedIndex(index._store, index._ledger)
     assert again.needs_rebuild and names(again) == []
     again.write([put("a")])

@@ -69,6 +69,6 @@ def test_without_the_index_the_ledger_knows(world: World) -> None:
 def test_of_several_texts_the_nearest_counts(world: World) -> None:
     world.say_all(["User likes tea", "User works at Fabrikam", "zzz"])
     vectors = world.embedder.embed(["User works at Fabrikam", "User likes tea"])
-    rows = nearest_to(world.ledger, world.index, ANN, vectors, k=2, today=world.clock.now().date())
+    rows = nearest_to(world.ledger, world.index, ANN, vectors, model=world.embedder.model, k=2, today=world.clock.now().date())
     assert {row.text for row in rows} == {"User likes tea", "User works at Fabrikam"}
-    assert nearest_to(world.ledger, world.index, ANN, np.empty((0, 64), np.float32), today=world.clock.now().date()) == []
+    assert nearest_to(world.ledger, world.index, ANN, np.empty((0, 64), np.float32), model="trigrams", today=world.clock.now().date()) == []

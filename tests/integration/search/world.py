@@ -42,7 +42,8 @@ class World:
 
     def search_with(self, **given: Any) -> Searcher:
         """Another searcher on the same ledger; what is not given is as in this world."""
-        plain = {"index": self.index, "analyser": self.analyser, "embedder": self.embedder, "clock": self.clock} | given
+        plain = {"index": self.index, "analyser": self.analyser, "embedder": self.embedder, "clock": self.clock}
+        plain |= {"deadline": 30.0} | given  # a slow machine is no part that is down
         return Searcher(self.ledger, **plain)
 
     def say(self, text: str | Sequence[str], *, relay: bool = True, name: str | None = None, **options: Any) -> list[str]:
@@ -91,13 +92,16 @@ def _said_by(turn: Turn, name: str) -> dict[str, Any]:
 class AwayIndex:
     """An index that does not answer; *only*: but for this question."""
 
-    name, shares_ledger = "away", False
+    name, shares_ledger, remote = "away", False, False
 
     def __init__(self, inner: EmbeddedIndex, only: str = "") -> None:
         self._inner, self._only = inner, only
 
     def nearest(self, kind: Any, namespace: str, scopes: Any, vector: NDArray[np.float32], *, limit: int, offset: int = 0) -> Any:
         return self._ask("nearest")(kind, namespace, scopes, vector, limit=limit, offset=offset)
+
+    def nearest_any(self, kind: Any, namespace: str, scopes: Any, vectors: Any, *, limit: int) -> Any:
+        return self._ask("nearest_any")(kind, namespace, scopes, vectors, limit=limit)
 
     def matching(self, namespace: str, scopes: Any, terms: Any, *, limit: int, offset: int = 0) -> Any:
         return self._ask("matching")(namespace, scopes, terms, limit=limit, offset=offset)

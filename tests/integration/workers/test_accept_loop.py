@@ -11,8 +11,11 @@ import pytest
 import redis
 
 from memline.contracts.errors import ServiceUnavailable
+from memline.contracts.scope import Scope
 from memline.contracts.turn import Turn
+from memline.ledger.delete_all import delete_all
 from memline.ledger.leases import Lease
+from memline.ledger.marks import place_of
 from memline.ledger.schema import jobs, lanes
 from memline.ledger.session import Ledger
 from memline.pipeline.parts import Parts
@@ -229,3 +232,17 @@ def test_two_consumers_share_the_stream(parts: Parts, stream: TurnStream) -> Non
     taken = [one.run_once(block_ms=0), two.run_once(block_ms=0)]
     assert taken == [3, 7]
     assert len(set(ids(parts.ledger))) == 10
+
+
+def test_entries_before_the_place_of_a_deletion_end_cancelled_and_those_after_it_are_accepted(parts: Parts, stream: TurnStream) -> None:
+    put(stream, make_turn("one", id="before"), make_turn("other", id="other", user="bob"))
+    place = place_of(stream.draw_place())
+    put(stream, make_turn("two", id="after"))
+    delete_all(parts.ledger, Scope("default", "ann"), now=parts.clock.now(), place=place)
+    assert loop(parts, stream).run_once(block_ms=0) == 3
+    assert {row.id: (row.state, row.messages is None) for row in table(parts.ledger, jobs)} == {
+        "before": ("cancelled", True),
+        "other": ("accepted", False),
+        "after": ("accepted", False),
+    }
+    assert (stream.length(), stream.pending_count()) == (0, 0)

@@ -108,14 +108,14 @@ def test_a_filter_narrows_a_search_and_a_list() -> None:
 def test_a_scope_may_stand_in_the_filter_alone() -> None:
     assert wanted({}, '{"run_id": "r1"}') == {"run_id": "r1"}
     assert wanted({"user_id": "mei"}, None) == {"user_id": "mei"}
-    assert memline_json("list", "--filter", '{"user_id": "mei"}') == {"results": []}
+    assert memline_json("list", "--filter", '{"user_id": "mei"}') == {"results": [], "total": 0}
 
 
 def test_a_list_says_when_there_may_be_more() -> None:
     add("Box 12.", "--no-infer")
     add("Box 13.", "--no-infer")
     result = memline("list", "-u", "mei", "--top-k", "1")
-    assert "Box 12." in result.stdout and "Box 13." not in result.stdout and "first 1" in result.stderr
+    assert "Box 12." in result.stdout and "Box 13." not in result.stdout and "1 of 2" in result.stderr
 
 
 def test_what_was_true_once_is_marked_and_hidden_by_default() -> None:
@@ -146,7 +146,7 @@ def test_an_unknown_id_ends_with_3(command: str) -> None:
 def test_a_namespace_is_a_wall() -> None:
     memory_id = add("I work at Fabrikam.")["results"][0]["id"]
     memline("--namespace", "other", "get", memory_id, exit_code=3)
-    assert memline_json("--namespace", "other", "list", "-u", "mei") == {"results": []}
+    assert memline_json("--namespace", "other", "list", "-u", "mei") == {"results": [], "total": 0}
 
 
 def test_get_shows_every_field_to_a_person() -> None:

@@ -23,7 +23,8 @@ def filled(memline_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def run(file: Path, statement: str) -> None:
     with closing(sqlite3.connect(file)) as connection:
-        connection.execute(statement)
+        (objects,) = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name LIKE 'index_objects%'").fetchone()
+        connection.execute(statement.replace("index_objects", objects))
         connection.commit()
 
 

@@ -56,6 +56,7 @@ def test_a_memory_has_the_keys_of_mem0_and_its_own() -> None:
         "score": 0.5,
         "created_at": "2026-03-01T09:00:00+00:00",
         "updated_at": "2026-03-01T09:00:00+00:00",
+        "version": 1,
         "user_id": "ann",
         "occurred_at": "2026-03-01T09:00:00+00:00",
     }

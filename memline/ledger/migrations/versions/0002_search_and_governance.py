@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-from memline.ledger.types import BigId, UtcTime
+from memline.ledger.types import BigId, IdText, UtcTime
 
 revision = "0002"
 down_revision = "0001"
@@ -20,6 +20,16 @@ def upgrade() -> None:
         sa.UniqueConstraint("namespace", name=op.f("uq_index_tenants_namespace")),
     )
     op.create_table(
+        "marks",
+        sa.Column("key", sa.Text(), nullable=False),
+        sa.Column("namespace", sa.Text(), nullable=False),
+        sa.Column("place", IdText, nullable=False),
+        sa.Column("at", UtcTime, nullable=False),
+        sa.Column("reason", sa.Text(), nullable=False),
+        sa.PrimaryKeyConstraint("key", name=op.f("pk_marks")),
+    )
+    op.create_index(op.f("ix_marks_namespace"), "marks", ["namespace"], unique=False)
+    op.create_table(
         "namespace_options",
         sa.Column("namespace", sa.Text(), nullable=False),
         sa.Column("name", sa.Text(), nullable=False),
@@ -28,14 +38,40 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("namespace", "name", name=op.f("pk_namespace_options")),
     )
     op.create_table(
-        "next_vectors",
-        sa.Column("kind", sa.Text(), nullable=False),
-        sa.Column("object_no", BigId, nullable=False),
-        sa.Column("version", sa.Integer(), nullable=False),
+        "next_entity_vectors",
+        sa.Column("entity_no", BigId, nullable=False),
+        sa.Column("source", sa.Text(), nullable=False),
         sa.Column("model", sa.Text(), nullable=False),
         sa.Column("vector", sa.LargeBinary(), nullable=False),
-        sa.CheckConstraint("kind IN ('memory', 'entity')", name=op.f("ck_next_vectors_kind")),
-        sa.PrimaryKeyConstraint("kind", "object_no", name=op.f("pk_next_vectors")),
+        sa.ForeignKeyConstraint(["entity_no"], ["entities.no"], name=op.f("fk_next_entity_vectors_entity_no"), ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("entity_no", name=op.f("pk_next_entity_vectors")),
+    )
+    op.create_index(
+        op.f("ix_next_entity_vectors_entity_no_source_model"), "next_entity_vectors", ["entity_no", "source", "model"], unique=False
+    )
+    op.create_table(
+        "next_vectors",
+        sa.Column("memory_no", BigId, nullable=False),
+        sa.Column("source", sa.Text(), nullable=False),
+        sa.Column("model", sa.Text(), nullable=False),
+        sa.Column("vector", sa.LargeBinary(), nullable=False),
+        sa.ForeignKeyConstraint(["memory_no"], ["memories.no"], name=op.f("fk_next_vectors_memory_no"), ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("memory_no", name=op.f("pk_next_vectors")),
+    )
+    op.create_index(op.f("ix_next_vectors_memory_no_source_model"), "next_vectors", ["memory_no", "source", "model"], unique=False)
+    op.add_column("history", sa.Column("old_hash", sa.Text(), nullable=True))
+    op.add_column("history", sa.Column("new_hash", sa.Text(), nullable=True))
+    op.add_column("history", sa.Column("old_length", sa.Integer(), nullable=True))
+    op.add_column("history", sa.Column("new_length", sa.Integer(), nullable=True))
+    op.add_column("history", sa.Column("changes", sa.JSON(none_as_null=True), nullable=True))
+    op.create_index(op.f("ix_lanes_namespace_run_id"), "lanes", ["namespace", "run_id"], unique=False)
+    op.create_index(
+        "ix_memories_expires_on",
+        "memories",
+        ["state", "expires_on"],
+        unique=False,
+        sqlite_where=sa.text("expires_on IS NOT NULL"),
+        postgresql_where=sa.text("expires_on IS NOT NULL"),
     )
 
 

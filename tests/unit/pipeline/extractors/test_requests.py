@@ -15,7 +15,7 @@ Texts = Callable[..., list[str]]
         ("Since I'm allergic to peanuts, what can I eat?", ["User is allergic to peanuts"]),
         ("What can I cook tonight since I'm vegan?", ["User is vegan"]),
         ("I'm vegetarian, what should I cook?", ["User is vegetarian"]),
-        ("I moved to Berlin last month, remember?", ["User moved to Berlin last month"]),
+        ("I moved to Berlin last month, remember?", ["User moved to Berlin last month (2026-04)"]),
         ("Can you remember that my locker code is 4471?", ["User's locker code is 4471"]),
         ("The server db-07 is down, can you check?", ["The server db-07 is down"]),
         ("My wife Ana is pregnant, which vitamins are safe?", ["User's wife Ana is pregnant"]),
