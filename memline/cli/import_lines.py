@@ -15,7 +15,7 @@ from memline.contracts.scope import ID_KEYS, Scope
 from memline.contracts.turn import Turn
 from memline.producer.build import build_turn
 
-__all__ = ["FIELDS", "BadLine", "LineReader", "Numbered"]
+__all__ = ["FIELDS", "BadLine", "LineReader", "Numbered", "object_in"]
 
 #: What a line may hold.
 FIELDS = ("messages", "content", "role", "name", *ID_KEYS, "timestamp", "metadata", "infer", "prompt", "expiration_date", "key")
@@ -74,7 +74,7 @@ class LineReader:
             if not line.strip():
                 continue
             try:
-                yield Numbered(number, self._turn(_object_in(line)))
+                yield Numbered(number, self._turn(object_in(line)))
             except InvalidInput as error:
                 yield BadLine(number, str(error))
 
@@ -117,7 +117,8 @@ class LineReader:
         return f"import:{digest}:{self._seen[digest]}"
 
 
-def _object_in(line: bytes) -> dict[str, Any]:
+def object_in(line: bytes) -> dict[str, Any]:
+    """The JSON object that a line holds. Raises InvalidInput."""
     try:
         found = json.loads(line.decode("utf-8"))
     except UnicodeDecodeError as error:

@@ -122,6 +122,14 @@ class Reembedding:
         if move is None:
             return False
         self._index = self._index_of(Space(embedder.model, embedder.dimension))
+        try:
+            self._rounds(move)
+        finally:
+            if self._index is not None:
+                self._index.close()
+        return True
+
+    def _rounds(self, move: Move) -> None:
         for number in range(ROUNDS):
             closed = number >= 2  # writers were faster, twice
             if closed:
@@ -140,15 +148,16 @@ class Reembedding:
                     failpoints.hit("reembed.before_swap")
             if done:
                 failpoints.hit("reembed.after_swap")
-                return True
+                return
         raise ServiceUnavailable(
-            f"In {CLOSED:g} s the embedder {embedder.model} does not embed what is added meanwhile: stop the writers for a moment, "
+            f"In {CLOSED:g} s the embedder {self._embedder.model} does not embed what is added meanwhile: stop the writers for a moment, "
             "and run this again. It goes on where it is."
         )
 
     def _drop(self, space: Space) -> None:
         if (index := self._index_of(space)) is not None:
             index.drop()
+            index.close()
 
     def _gather(self, move: Move) -> None:
         with self._ledger.read() as connection:
@@ -266,7 +275,7 @@ def finish(
     reconciler: Reconciler,
     index: Index,
     clock: Clock,
-    index_of: Callable[[Space], OfSpace | None],
+    index_of: Callable[[Space], SpacedIndex | None],
     *,
     told: Told = lambda what, done, total: None,
 ) -> Pass:
@@ -287,6 +296,7 @@ def finish(
     if former is not None:
         if (old := index_of(Space(*former))) is not None:
             old.drop()
+            old.close()
         with ledger.write() as tx:
             forget_former(tx)
     return done

@@ -48,7 +48,7 @@ _MODULES: dict[Stage, _StageModule] = {
 _log = logging.getLogger("memline.runner")
 
 #: Stages whose commit must not run beside another of the same owner, nor beside a delete.
-_OWNERS_ALONE = (Stage.PERSIST, Stage.LINK)
+_OWNERS_ALONE = (Stage.PERSIST, Stage.LINK, Stage.SAVE)
 
 
 @dataclass(frozen=True, slots=True)

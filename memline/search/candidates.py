@@ -136,7 +136,13 @@ def arrays_of(
     )
 
 
-_VECTORS = (
+_VECTORS = sa.select(vectors.c.memory_no, vectors.c.vector).where(
+    vectors.c.memory_no.in_(sa.bindparam("nos", expanding=True)),
+    vectors.c.model == sa.bindparam("model"),
+    vectors.c.dimension * 4 == sa.bindparam("bytes"),
+)
+#: The same, of those too that are not in their place yet, after a move to another embedder.
+_ALL_VECTORS = (
     sa.select(vectors.c.memory_no, current_vector)
     .select_from(current_vectors)
     .where(
@@ -208,9 +214,10 @@ def _vectors(
         found[usable] = recalled.vectors[held[usable]]
         missing = ~usable
     index_of = {rows[index].no: index for index in np.flatnonzero(missing).tolist()}
-    nos = list(index_of)
-    for start in range(0, len(nos), _CHUNK):
-        if read := connection.execute(_VECTORS, {"nos": nos[start : start + _CHUNK], "bytes": 4 * dimension, "model": model}).all():
-            block = np.frombuffer(b"".join(row[1] for row in read), np.dtype("<f4"))
-            found[[index_of[row[0]] for row in read]] = block.reshape(len(read), dimension)
+    for query in (_VECTORS, _ALL_VECTORS):
+        nos = list(index_of)  # for the second nothing is left but after a move
+        for start in range(0, len(nos), _CHUNK):
+            if read := connection.execute(query, {"nos": nos[start : start + _CHUNK], "bytes": 4 * dimension, "model": model}).all():
+                block = np.frombuffer(b"".join(row[1] for row in read), np.dtype("<f4"))
+                found[[index_of.pop(row[0]) for row in read]] = block.reshape(len(read), dimension)
     return found

@@ -30,8 +30,8 @@ def prepare(memory: Memory) -> list[str]:
     """Three memories of the victim, and one of somebody else; the ids of the former."""
     victims = memory.in_namespace(NAMESPACE)
     for number in range(3):
-        victims.add(f"I bought chair number {number}.", user_id="victim", wait=True)
-    memory.add("I bought a sofa.", user_id="neighbour", wait=True)
+        victims.add(f"I bought chair number {number}.", user_id="victim").wait(60)
+    memory.add("I bought a sofa.", user_id="neighbour").wait(60)
     return [item["id"] for item in victims.get_all(filters={"user_id": "victim"})["results"]]
 
 

@@ -35,24 +35,26 @@ _CHINESE_NEAR = {"今": 0, "昨": -1, "前": -2, "大前": -3, "明": 1, "后": 
 _CHINESE_YEARS = {"前年": -2, "去年": -1, "今年": 0, "明年": 1, "后年": 2}
 _UNITS = {"天": "day", "周": "week", "星期": "week", "月": "month", "年": "year"}
 
-# atomic: what is dated already must not be found again in part
+# Atomic: what is dated already must not be found again in part. "Twenty-two days ago" and "two or three" are not two and three.
 _ENGLISH = re.compile(
-    r"\b(?>"
+    r"(?<![\w.,/-])(?>"
     r"(?P<near>the day before yesterday|the day after tomorrow|yesterday|today|tonight|tomorrow|last night|"
     r"this (?:morning|afternoon|evening))"
     r"(?: (?:morning|afternoon|evening|night))?"
-    rf"|(?P<number>\d{{1,3}}|{'|'.join(sorted(_NUMBERS, key=len, reverse=True))}) (?P<unit>day|week|month|year)s? ago"
-    r"|(?P<which>last|this|next) (?P<span>weekend|week|month|year)"
-    rf"|last (?P<weekday>{'|'.join(day.capitalize() for day in _DAYS)})"
+    rf"|(?<!and )(?<!or )(?<!to )(?<!hundred )(?P<number>\d{{1,3}}|{'|'.join(sorted(_NUMBERS, key=len, reverse=True))}) "
+    r"(?P<unit>day|week|month|year)s? ago"
+    r"|(?<!the )(?<!of )(?P<which>last|this|next) (?P<span>weekend|week|month|year)(?! (?:of|and|or)\b)"
+    rf"|(?<!the )last (?P<weekday>{'|'.join(day.capitalize() for day in _DAYS)})"
     r")(?>(?:['’]s)?)(?![\w(-]| \()"
 )
 _CHINESE = re.compile(
     r"(?>"
-    r"(?<![以之先])(?P<near>大前|大后|今|昨|前|明|后)(?:天(?!天)(?:早上|上午|下午|晚上)?|晚|早(?!就))"
-    r"|(?P<which>[上这本下])(?:个)?(?:周|星期)(?P<weekday>[一二三四五六日天])?"
+    r"(?<![以之先目当眼提今])(?P<near>大前|大后|今|昨|前|明|后)(?:天(?!天)(?:早上|上午|下午|晚上)?|晚|早(?!就))"
+    r"|(?<!以)(?P<which>[上这本下])(?:个)?(?:周(?![期年围边])|星期)(?P<weekday>[一二三四五六日天])?"
     r"|(?P<which_month>[上这下])个月|(?P<this_month>本月)"
-    r"|(?P<year>前年|去年|今年|明年|后年)"
-    r"|(?P<number>\d{1,3}|[一二两三四五六七八九十])个?(?P<unit>天|周|星期|月|年)(?:以前|之前|前)"
+    r"|(?<![以之])(?P<year>前年|去年|今年|明年|后年)"
+    # a month's number is its name: "before March", not "three months ago"
+    r"|(?<![\d.一二两三四五六七八九十百千几])(?P<number>\d{1,3}|[一二两三四五六七八九十])(?:个(?P<months>月)|个?(?P<unit>天|周|星期|年))(?:以前|之前|前)"
     r")(?![（(])"
 )
 _BEGINS = re.compile(r"(?:^|(?<=[.!?] ))[A-Z](?=[a-z])")
@@ -91,7 +93,7 @@ def _in_english(found: re.Match[str], said_at: datetime) -> str:
 def _in_chinese(found: re.Match[str], said_at: datetime) -> str:
     if near := found["near"]:
         return _day(said_at, _CHINESE_NEAR[near])
-    if unit := found["unit"]:
+    if unit := found["unit"] or found["months"]:
         number = found["number"]
         back = -(int(number) if number.isdigit() else _CHINESE_NUMBERS[number])
         return _chinese_week(said_at, back) if _UNITS[unit] == "week" else _SPANS[_UNITS[unit]](said_at, back)

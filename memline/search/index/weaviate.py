@@ -103,7 +103,7 @@ class WeaviateIndex:
         errors = {key: error for key, write in last.items() if (error := self._refusal(write))}
         groups: dict[tuple[Kind, str], list[Write]] = {}
         for key, write in last.items():
-            if key not in errors:
+            if key not in errors and is_id(key.id):
                 groups.setdefault((key.kind, key.namespace), []).append(write)
         for (kind, namespace), group in groups.items():
             found = self._asked(partial(self._write, kind, namespace, group))
@@ -315,9 +315,11 @@ class WeaviateIndex:
         return query
 
     def _refusal(self, write: Write) -> str | None:
+        if write.object is None:
+            return None
         if not is_id(write.key.id):
-            return "the id is no UUID in lower case, which Weaviate needs" if write.object is not None else None
-        if write.object is not None and len(write.object.vector) != 4 * self._space.dimension:
+            return "the id is no UUID in lower case, which Weaviate needs"
+        if len(write.object.vector) != 4 * self._space.dimension:
             return (
                 f"the vector has {len(write.object.vector)} bytes, the vectors of this index have {self._space.dimension} dimensions of "
                 "4 bytes"

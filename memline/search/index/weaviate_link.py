@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from memline.contracts.errors import MissingPackage, ServiceUnavailable
+from memline.contracts.errors import ConfigurationError, MissingPackage, ServiceUnavailable
 from memline.language.lazy import ForkLock
+from memline.search.index.weaviate_fork import GATE
 from memline.search.index.weaviate_place import Place
 
 if TYPE_CHECKING:
@@ -58,27 +60,28 @@ class Link:
 
     def call(self, method: str, request: Any, *, timeout: float) -> Any:
         """The reply to one request. Raises Refused for an error that the server answered with."""
-        return self.call_all(method, [request], timeout=timeout)[0]
-
-    def call_all(self, method: str, requests: list[Any], *, timeout: float) -> list[Any]:
-        """The replies to several requests that are on their way at once."""
         import grpc
 
         channel = self._enter()
         try:
-            futures = [getattr(channel.stub, method).future(each, timeout=timeout, metadata=self._metadata) for each in requests]
-            try:
-                return [future.result() for future in futures]
-            except grpc.RpcError as error:
-                for future in futures:
-                    future.cancel()
-                raise self._told(error, timeout, channel) from None
-            except grpc.FutureCancelledError:
-                raise self._closed() from None
-        except ValueError:  # a call on a channel that was closed meanwhile
+            with GATE.call():
+                return getattr(channel.stub, method)(request, timeout=timeout, metadata=self._metadata)
+        except grpc.RpcError as error:
+            raise self._told(error, timeout, channel) from None
+        except ValueError:  # the channel was closed meanwhile
             raise self._closed() from None
         finally:
             channel.leave()
+
+    def call_all(self, method: str, requests: Sequence[Any], *, timeout: float) -> list[Any]:
+        """The replies to several requests that are on their way at once; an error of any of them is raised.
+
+        In threads, and not by gRPC's own futures: those leave a thread inside gRPC for a moment, in which a fork would spoil the child.
+        """
+        if len(requests) == 1:
+            return [self.call(method, requests[0], timeout=timeout)]
+        with ThreadPoolExecutor(len(requests), thread_name_prefix="memline-weaviate") as pool:
+            return list(pool.map(lambda request: self.call(method, request, timeout=timeout), requests))
 
     @contextmanager
     def rest(self) -> Iterator[WeaviateClient]:
@@ -177,8 +180,12 @@ class Link:
         except AuthenticationFailedError:
             raise self._wrong_key() from None
         except (WeaviateBaseError, httpx.HTTPError, OSError) as error:
+            reason = first_line(str(error))
+            if "is not supported" in reason:
+                raise ConfigurationError(f"Weaviate at {self.place.shown} does not fit the client: {reason}") from None
             raise ServiceUnavailable(
-                f"Weaviate at {self.place.shown} does not answer ({type(error).__name__}): start it, or correct MEMLINE_WEAVIATE_URL."
+                f"Weaviate at {self.place.shown} does not answer ({type(error).__name__}: {reason}): start it, or correct "
+                "MEMLINE_WEAVIATE_URL."
             ) from None
 
 

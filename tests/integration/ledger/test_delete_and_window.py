@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
@@ -130,4 +131,28 @@ def test_a_deleted_memory_may_be_redacted_later_and_is_not_deleted_twice(parts: 
     assert len(rows) == 2 and "X123" not in str(rows)
     with pytest.raises(MemoryNotFound):
         delete_memory(parts.ledger, "other", passport, now=START, redact=True)
+    sound(parts)
+
+
+def test_deletions_beside_the_last_stage_leave_no_source_message(parts: Parts) -> None:
+    """Either the deletion finds the messages, or the stage finds the memory deleted."""
+    for number in range(6):
+        accept(parts, make_turn(f"My passport number is X12{number}.", id=f"t{number}", run=f"r{number}"))
+    waiting = [up_to(parts, lease, Stage.SAVE) for lease in claimed(parts)]
+    ids = [row.id for row in table(parts.ledger, memories)]
+    gate = threading.Barrier(2)
+
+    def save() -> None:
+        gate.wait()
+        for lease in waiting:
+            run_through(parts, lease, worker="w", send=lambda _: None, stopped=lambda: False)
+
+    saver = threading.Thread(target=save)
+    saver.start()
+    gate.wait()
+    for memory_id in ids:
+        delete(parts, memory_id)
+    saver.join()
+    run_all(parts)
+    assert table(parts.ledger, messages) == []
     sound(parts)

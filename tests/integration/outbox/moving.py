@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Sequence
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import sqlalchemy as sa
@@ -24,7 +24,7 @@ from memline.outbox.reembed import Reembedding, finish
 from memline.outbox.relay import Relay
 from memline.outbox.verify import verify
 from memline.search.index.embedded import EmbeddedIndex
-from memline.search.index.port import Space
+from memline.search.index.port import Space, SpacedIndex
 from memline.search.results import SearchResult
 from memline.search.searcher import Searcher
 from tests.parts import HandClock, TrigramEmbedder, WordAnalyser, accept, make_parts, make_relay, make_turn, run_all
@@ -82,7 +82,8 @@ class Side:
     def __init__(self, town: Town, embedder: Any, **given: Any) -> None:
         self.town, self.embedder = town, embedder
         self.space = Space(embedder.model, embedder.dimension)
-        self.index = given.pop("index", None) or EmbeddedIndex(town.store, town.ledger, space=self.space)
+        self.spaced = "index" not in given
+        self.index: Any = given.pop("index", None) or town.make(self.space)
         self.parts = make_parts(
             town.ledger, index=self.index, clock=town.clock, analyser=town.analyser, embedder=embedder, ids=town.ids, **given
         )
@@ -109,8 +110,8 @@ class Side:
     def finish(self) -> None:
         finish(self.town.ledger, self.relay, self.reconciler, self.index, self.town.clock, self._index_of)
 
-    def _index_of(self, space: Space) -> EmbeddedIndex | None:
-        return EmbeddedIndex(self.town.store, self.town.ledger, space=space) if isinstance(self.index, EmbeddedIndex) else None
+    def _index_of(self, space: Space) -> SpacedIndex | None:
+        return self.town.make(space) if self.spaced else None
 
     def move(self, **given: Any) -> bool:
         """A whole move to this side's embedder."""
@@ -128,11 +129,12 @@ class _Ids:
 
 
 class Town:
-    """A ledger, the file of its index, and a clock."""
+    """A ledger, the file of its index, and a clock. *make*: another index of a space than the embedded one."""
 
-    def __init__(self, ledger: Ledger, folder: Path) -> None:
+    def __init__(self, ledger: Ledger, folder: Path, make: Callable[[Space], SpacedIndex] | None = None) -> None:
         self.ledger = ledger
         self.store = ledger if ledger.is_sqlite else Ledger(f"sqlite:///{folder / 'index.db'}")
+        self.make = make or (lambda space: cast("SpacedIndex", EmbeddedIndex(self.store, ledger, space=space)))
         self.clock, self.ids, self.analyser = HandClock(), _Ids(), WordAnalyser()
         with ledger.write() as tx:
             check_embedder(tx, TrigramEmbedder.model, TrigramEmbedder.dimension)
@@ -162,7 +164,8 @@ class Town:
         """Rows of next vectors."""
         with self.ledger.read() as connection:
             return sum(
-                connection.execute(sa.select(sa.func.count()).select_from(each)).scalar_one() for each in (next_vectors, next_entity_vectors)
+                connection.execute(sa.select(sa.func.count()).select_from(each)).scalar_one()
+                for each in (next_vectors, next_entity_vectors)
             )
 
     def spaces(self) -> set[str]:

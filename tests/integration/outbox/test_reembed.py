@@ -84,7 +84,9 @@ def test_the_old_vectors_serve_until_the_swap_and_what_is_added_and_deleted_mean
         assert town.own == ("trigrams", 64)
         assert town.models() == {("trigrams", 64)}
         town.old.say(f"User added one with Anna while {what}")
-        town.delete({"Embedding": "User likes tea 1 with Poppy", "Filling the new index": "User likes tea 2 with Poppy"}.get(what, before[0]))
+        town.delete(
+            {"Embedding": "User likes tea 1 with Poppy", "Filling the new index": "User likes tea 2 with Poppy"}.get(what, before[0])
+        )
         town.old.relay.drain()
         assert town.old.found("User likes tea 4 with Poppy")[0] == "User likes tea 4 with Poppy"
         assert not town.old.search("tea").missing
@@ -268,7 +270,9 @@ def test_a_deleted_memory_leaves_nothing_in_the_next_vectors(town: Town) -> None
 
 def test_what_is_deleted_between_the_call_and_its_page_gets_no_vector(town: Town) -> None:
     filled(town, 2)
-    new = town.side(Letters(during=lambda texts: town.delete("User likes tea 1 with Poppy") if "User likes tea 1 with Poppy" in texts else None))
+    new = town.side(
+        Letters(during=lambda texts: town.delete("User likes tea 1 with Poppy") if "User likes tea 1 with Poppy" in texts else None)
+    )
     assert new.move()
     town.check(new)
 
@@ -289,7 +293,11 @@ def test_a_new_text_of_a_memory_is_embedded_again(town: Town) -> None:
 def test_an_index_that_keeps_no_two_spaces_is_shown_everything_after_the_swap(town: Town) -> None:
     index = MemoryIndex()
     index.look = lambda keys, vectors=False: {  # type: ignore[attr-defined]
-        key: state for kind in ("memory", "entity") for state in index.walk(kind, "default", vectors=vectors) for key in keys if state.key == key
+        key: state
+        for kind in ("memory", "entity")
+        for state in index.walk(kind, "default", vectors=vectors)
+        for key in keys
+        if state.key == key
     }
     index.namespaces = lambda: ["default"]  # type: ignore[attr-defined]
     old = town.side(TrigramEmbedder(), index=index)

@@ -5,8 +5,8 @@ Whole programs, on SQLite and on PostgreSQL.
 
 from __future__ import annotations
 
-import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -37,14 +37,15 @@ def test_every_point_of_the_command_is_tried() -> None:
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """The URL of an empty ledger."""
     if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'home' / 'ledger.db'}"
+        yield f"sqlite:///{tmp_path / 'home' / 'ledger.db'}"
+        return
     server: PostgresServer = request.getfixturevalue("postgres_server")
     name = server.create_database()
-    request.addfinalizer(lambda: server.drop_database(name))
-    return server.url(name)
+    yield server.url(name)
+    server.drop_database(name)
 
 
 def test_killed_at_each_point_in_turn_it_goes_on_and_ends_whole(place: str, tmp_path: Path) -> None:
@@ -72,7 +73,7 @@ def test_killed_at_each_point_in_turn_it_goes_on_and_ends_whole(place: str, tmp_
     assert (done["moved"], done["embedded"]) == (False, 0)
     assert new.json("verify", "--deep") == {"sound": True, "findings": [], "lag": 0}
     assert len(new.json("search", "cups", "-u", "mei")["results"]) == 3
-    assert os.stat(counted).st_size <= _texts(place) + doubles
+    assert counted.stat().st_size <= _texts(place) + doubles
     ran = old.run("search", "cups", "-u", "mei", exit_code=1)
     assert "memline index reembed" in ran.stderr
 

@@ -61,9 +61,13 @@ DAMAGE: dict[tuple[str, str], tuple[str, ...]] = {
     ("vectors", "of another model than the ledger's embedder"): (f"UPDATE vectors SET model = 'other' WHERE memory_no = {ONE}",),
     ("vectors", "missing"): (f"DELETE FROM vectors WHERE memory_no = {ONE}",),
     ("vectors", "its vector is not of length 1"): (f"UPDATE vectors SET vector = {{zeros}} WHERE memory_no = {ONE}",),
-    ("next vectors", "of a memory that is not in the ledger"): (f"INSERT INTO next_vectors VALUES (999999, 'x', 'next', {{zeros}})",),
-    ("next vectors", "still there although the memory is deleted"): (f"INSERT INTO next_vectors VALUES ({DELETED}, 'x', 'next', {{zeros}})",),
-    ("next vectors", "there although nothing moves to another embedder"): (f"INSERT INTO next_vectors VALUES ({ONE}, 'x', 'next', {{zeros}})",),
+    ("next vectors", "of a memory that is not in the ledger"): ("INSERT INTO next_vectors VALUES (999999, 'x', 'next', {zeros})",),
+    ("next vectors", "still there although the memory is deleted"): (
+        f"INSERT INTO next_vectors VALUES ({DELETED}, 'x', 'next', {{zeros}})",
+    ),
+    ("next vectors", "there although nothing moves to another embedder"): (
+        f"INSERT INTO next_vectors VALUES ({ONE}, 'x', 'next', {{zeros}})",
+    ),
     ("next vectors", "of an entity that is not in the ledger"): ("INSERT INTO next_entity_vectors VALUES (999999, '1', 'next', {zeros})",),
     ("postings", "of a memory that is not in the ledger"): (
         f"INSERT INTO postings SELECT owner_no, term, 999999, tf, length, live FROM postings WHERE memory_no = {ONE}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Iterator
 from hashlib import sha256
@@ -23,16 +24,20 @@ MEI = {"user_id": "mei"}
 
 @pytest.fixture
 def stack(weaviate_server: Reached, tmp_path: Path) -> Iterator[Stack]:
-    """The engine with Weaviate as its index; a ledger of its own is a part of the server of its own."""
-    with engine_stack(tmp_path, MEMLINE_SEARCH_DEADLINE="30", **weaviate_server.settings()) as found:
+    """The engine with Weaviate as its index, under a prefix of its own."""
+    variables = {"MEMLINE_SEARCH_DEADLINE": "30", "MEMLINE_WEAVIATE_PREFIX": f"T{os.urandom(6).hex()}", **weaviate_server.settings()}
+    with engine_stack(tmp_path, **variables) as found:
         yield found
+        house = house_of(found)
+        house.index.drop()  # type: ignore[attr-defined]
+        house.close(0)
 
 
 def texts(answer: dict[str, Any]) -> list[str]:
     return [item["memory"] for item in answer["results"]]
 
 
-def index_of(stack: Stack) -> House:
+def house_of(stack: Stack) -> House:
     house = House(stack.settings())
     assert isinstance(house.index, WeaviateIndex)
     return house
@@ -50,7 +55,7 @@ def test_a_turn_is_found_through_weaviate_and_a_deleted_memory_leaves_it(stack: 
         memory.delete(dog)
         memory.flush(30)
         assert all("Poppy" not in text for text in texts(memory.search("what kind of dog is it?", filters=MEI)))
-    house = index_of(stack)
+    house = house_of(stack)
     stored = {state.key.id for state in house.index.walk("memory", "default")}
     assert len(stored) == 2
     assert dog not in stored
@@ -62,7 +67,7 @@ def test_a_reconcile_makes_a_weaviate_that_lost_and_kept_too_much_equal_again(st
     with stack.memory() as memory:
         for city in ("Munich", "Lisbon", "Oslo", "Rome"):
             memory.add(f"The office in {city} has a garden.", user_id=city, wait=True)
-    house = index_of(stack)
+    house = house_of(stack)
     index = house.index
     states = list(index.walk("memory", "default", vectors=True))
     assert len(states) == 4
@@ -93,11 +98,11 @@ def test_a_reconcile_makes_a_weaviate_that_lost_and_kept_too_much_equal_again(st
 def test_doctor_says_where_weaviate_is(stack: Stack) -> None:
     from memline.cli.checks_parts import index
 
-    house = index_of(stack)
+    house = house_of(stack)
     finding = index(house)
     assert finding.state.name == "OK"
     assert "weaviate (server 1." in finding.detail
-    assert "prefix Memline" in finding.detail
+    assert "prefix T" in finding.detail
     house.close(0)
 
 
@@ -119,7 +124,7 @@ def test_while_weaviate_is_away_turns_become_memory_and_are_found_and_it_catches
         assert receipt.wait(60).status == "searchable"
         with stack.memory("other") as other:  # another handle finds the server, too
             other.add("I like tea.", **MEI, wait=True)
-        house = index_of(stack)
+        house = house_of(stack)
         assert len(list(house.index.walk("memory", "default"))) == 2
         house.close(0)
 
@@ -160,6 +165,6 @@ def test_the_server_that_the_client_starts_keeps_what_it_was_given(tmp_path: Pat
         with stack.memory() as memory:
             memory.add("My dog Poppy is a beagle.", **MEI, wait=True)
             assert texts(memory.search("what kind of dog is it?", filters=MEI)) == ["User's dog Poppy is a beagle"]
-        house = index_of(stack)
+        house = house_of(stack)
         assert len(list(house.index.walk("memory", "default"))) == 1
         house.close(0)

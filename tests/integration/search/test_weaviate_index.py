@@ -109,6 +109,36 @@ def test_no_text_of_an_object_that_fails_is_logged(weaviate: Backend, caplog: py
     assert "hushhush" not in caplog.text
 
 
+def test_a_tenant_that_takes_no_writes_is_an_outage_and_no_fault_of_the_objects(
+    weaviate: Backend, weaviate_server: Reached, prefix: str
+) -> None:
+    weaviate.write(put("a"))
+    with client_of(weaviate_server) as client:
+        config = client.collections.use(collection_name(prefix, "memory", SPACE)).config
+        config.update_shards("READONLY")
+        with pytest.raises(ServiceUnavailable, match="takes no writes now"):
+            weaviate.index.write([put("b"), put("c")])
+        config.update_shards("READY")
+    weaviate.write(put("b"), put("c"))
+    assert len(weaviate.stored()) == 3
+
+
+def test_no_other_host_is_asked_for(weaviate_server: Reached, own_ledger: Ledger, prefix: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: set[str] = set()
+    look_up = socket.getaddrinfo
+
+    def noted(host: Any, *arguments: Any, **options: Any) -> Any:
+        asked.add(str(host))
+        return look_up(host, *arguments, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", noted)
+    index = weaviate_index(weaviate_server, own_ledger, prefix=prefix)
+    Backend(index, own_ledger).write(put("a"))
+    index.drop()
+    index.close()
+    assert asked == {place_of(weaviate_server.url).host}
+
+
 def test_an_id_that_is_no_uuid_is_refused_alone(weaviate: Backend) -> None:
     write = put("a")
     assert write.object is not None
@@ -252,6 +282,7 @@ def test_collections_that_vanish_are_made_again_and_a_reconcile_is_due(weaviate:
     assert weaviate.ids() == {id_of("b")}
 
 
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_forked_child_has_a_line_of_its_own(weaviate: Backend) -> None:
     weaviate.write(put("a"))
 
@@ -262,6 +293,29 @@ def test_a_forked_child_has_a_line_of_its_own(weaviate: Backend) -> None:
     assert in_child(child) == sorted([id_of("a"), id_of("b")])
     assert weaviate.ids() == {id_of("a"), id_of("b")}
     assert in_child(child) == sorted([id_of("a"), id_of("b")])
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_fork_in_the_middle_of_other_threads_calls_spoils_neither_side(weaviate: Backend) -> None:
+    weaviate.write(put("a"))
+    stop = threading.Event()
+
+    def read_on() -> int:
+        number = 0
+        while not stop.is_set():
+            assert weaviate.ids() == {id_of("a")}
+            assert len(weaviate.index.nearest_any("memory", "n", [ANN], [unit(1), unit(2)], limit=3)) == 1
+            number += 1
+        return number
+
+    with ThreadPoolExecutor(3) as pool:
+        readers = [pool.submit(read_on) for _ in range(3)]
+        try:
+            for _ in range(5):
+                assert in_child(lambda: sorted(weaviate.ids())) == [id_of("a")]
+        finally:
+            stop.set()
+        assert all(reader.result() > 0 for reader in readers)
 
 
 def test_a_server_that_nobody_started_is_named_without_a_secret(own_ledger: Ledger) -> None:

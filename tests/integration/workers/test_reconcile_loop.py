@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
 from memline import Memory
 from memline.compose import House
@@ -16,6 +17,7 @@ from memline.ledger.counters import read_counters
 from memline.ledger.reconciling import end_turn, is_turn_due, take_turn
 from memline.ledger.schema import outbox
 from memline.outbox.verify import verify
+from memline.search.index.embedded_tables import tables_of
 from memline.settings import load_settings
 from memline.workers import engine
 from memline.workers.reconcile_loop import ReconcileTurns
@@ -123,7 +125,7 @@ def test_an_engine_repairs_its_index_by_itself(tmp_path: Path, monkeypatch: pyte
         memory.add("I bought a lamp.", user_id="ann", infer=False, wait=True)
         house = memory._house
         with house.ledger.write() as tx:
-            tx.exec_driver_sql("DELETE FROM index_objects")
+            tx.execute(sa.delete(tables_of(house.index.space).objects))
         deadline = time.monotonic() + 30
         while not house.index.look(list(_keys(house))):
             assert time.monotonic() < deadline, "it was not repaired in 30 s"
@@ -140,9 +142,7 @@ def test_an_index_that_is_new_beside_an_old_ledger_is_filled_at_the_start(tmp_pa
     settings = load_settings(home=tmp_path, embedder="tests.unit.cli.parts:Tiny")
     with Memory(settings=settings) as memory:
         memory.add("I bought a lamp.", user_id="ann", infer=False, wait=True)
-        with memory._house.ledger.write() as tx:
-            for name in ("index_meta", "index_objects", "index_deletions"):
-                tx.exec_driver_sql(f"DROP TABLE {name}")
+        memory._house.index.drop()
     with caplog.at_level(logging.WARNING, "memline"), Memory(settings=settings) as memory:
         house = memory._house
         assert house.index.namespaces() == []
