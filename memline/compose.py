@@ -15,10 +15,12 @@ from memline.settings import Settings, sqlite_url
 if TYPE_CHECKING:
     from memline.language.ports import Analyser, ChatModel, Embedder
     from memline.ledger.session import Ledger
+    from memline.outbox.erase import Eraser
     from memline.outbox.reconcile import Reconciler
     from memline.outbox.relay import Relay
+    from memline.outbox.tombstone_file import EraseKey, TombstoneFile
     from memline.pipeline.extractors.port import Extractor
-    from memline.pipeline.parts import Parts
+    from memline.pipeline.parts import Parts, Vision
     from memline.producer import Producer, TurnStream
     from memline.search.index.embedded import EmbeddedIndex
     from memline.search.index.port import Index, Space, SpacedIndex
@@ -38,6 +40,7 @@ _log = logging.getLogger("memline")
 _PORTS = {
     "embedder": "memline.language.ports:Embedder",
     "chat_model": "memline.language.ports:ChatModel",
+    "vision_model": "memline.language.ports:ChatModel",
     "extractor": "memline.pipeline.extractors.port:Extractor",
     "index": "memline.search.index.port:Index",
     "reranker": "memline.search.rerank.port:Reranker",
@@ -102,6 +105,7 @@ class House:
             self.clock,
             prefix=self.settings.redis_prefix,
             max_turn=self.settings.max_turn,
+            vision=self.settings.vision_model is not None,
         )
         try:
             warning = producer.stream.check_policy()
@@ -126,6 +130,7 @@ class House:
         from memline.ledger.meta import check_embedder
         from memline.ledger.migrate import open_ledger
         from memline.ledger.session import Ledger
+        from memline.ledger.tenants import ledger_name
 
         ledger = Ledger(self.settings.ledger_location())
         try:
@@ -134,10 +139,75 @@ class House:
             if self._claims:
                 with ledger.write() as tx:
                     check_embedder(tx, self.embedder.model, self.embedder.dimension)
+                    ledger_name(tx, self.ids.new())
+            self._replay_tombstones(ledger)
         except MemlineError:
             ledger.close()
             raise
         return ledger
+
+    @property
+    def tombstone_file(self) -> TombstoneFile:
+        from memline.outbox.tombstone_file import TombstoneFile
+
+        return TombstoneFile(self.settings.home_folder() / "tombstones.jsonl")
+
+    def _replay_tombstones(self, ledger: Ledger) -> None:
+        """A ledger that was put back from a backup forgets nothing that was erased since: before anything of it is served."""
+        file = self.tombstone_file
+        if not file.path.exists():
+            return
+        from memline.outbox.erase_replay import missing, replay
+
+        stones = missing(ledger, file)
+        if stones:
+            removed = replay(ledger, stones, self._erase_key(make=False), now=self.clock.now())
+            _log.warning("The ledger lacked %d tombstones and is older than them: %d memories and turns were erased again.", len(stones), removed)
+
+    def _erase_key(self, *, make: bool) -> EraseKey | None:
+        from memline.outbox.tombstone_file import load_key
+
+        given = self.settings.erase_key
+        return load_key(self.settings.home_folder(), None if given is None else given.get_secret_value(), make=make)
+
+    @property
+    def eraser(self) -> Eraser:
+        return cast("Eraser", self._once("_eraser", self._build_eraser))
+
+    def _build_eraser(self) -> Eraser:
+        from memline.contracts.erasing import TurnStore
+        from memline.ledger.meta import embedders
+        from memline.outbox.erase import Eraser, Stores
+        from memline.producer.erase_spool import SpoolEraser
+        from memline.producer.erase_stream import StreamEraser
+        from memline.search.index.embedded import EmbeddedIndex
+        from memline.search.index.port import Space
+
+        settings = self.settings
+        indexes = [self.index]
+        with self.ledger.read() as connection:
+            move = embedders(connection).move
+        if move is not None and (upcoming := self.index_of(Space(move.model, move.dimension))) is not None:
+            indexes.append(upcoming)
+        files = [self.ledger] if self.ledger.is_sqlite else []
+        files += [index.store for index in indexes if isinstance(index, EmbeddedIndex) and index.store not in files]
+        redis = StreamEraser(self.stream) if self.uses_redis else None
+        spool = SpoolEraser(settings.home_folder() / "spool")
+        turns: list[TurnStore] = [spool] if redis is None else [redis, spool]
+        outside = []
+        if not self.ledger.is_sqlite and any(isinstance(index, EmbeddedIndex) for index in indexes):
+            outside.append("the embedded index that other machines keep beside this ledger, in index.db of their home folders")
+        key = self._erase_key(make=True)
+        assert key is not None  # it was made
+        return Eraser(
+            self.ledger,
+            Stores(indexes, turns, files, [settings.home_folder()], redis, outside),
+            self.clock,
+            self.ids,
+            key,
+            self.tombstone_file,
+            grace=max(settings.model_timeout, settings.weaviate_timeout),
+        )
 
     @property
     def analyser(self) -> Analyser:
@@ -187,19 +257,29 @@ class House:
             return RuleExtractor()
         return cast("Extractor", self._loaded("extractor", settings.extractor))
 
+    @property
+    def vision(self) -> Vision | None:
+        """What describes images; None where nothing is set."""
+        return None if self.settings.vision_model is None else cast("Vision", self._once("_vision", self._build_vision))
+
+    def _build_vision(self) -> Vision:
+        from memline.pipeline.images import ImageReader
+
+        model = cast("str", self.settings.vision_model)
+        return ImageReader(self._chat_model_of(model, "vision_model", self.settings.model_timeout, asks="MEMLINE_VISION_MODEL"))
+
     def _build_chat_model(self, *, timeout: float | None = None, asks: str = "MEMLINE_EXTRACTOR") -> ChatModel:
         if self._given_chat_model is not None:
             return self._given_chat_model
-        if ":" in self.settings.chat_model and "." in self.settings.chat_model.partition(":")[0]:
-            return cast("ChatModel", self._loaded("chat_model", self.settings.chat_model))
+        return self._chat_model_of(self.settings.chat_model, "chat_model", timeout or self.settings.model_timeout, asks=asks)
+
+    def _chat_model_of(self, model: str, setting: str, timeout: float, *, asks: str) -> ChatModel:
+        """The model of a setting, by its name or its import path."""
+        if ":" in model and "." in model.partition(":")[0]:
+            return cast("ChatModel", self._loaded(setting, model))
         from memline.language.chat.openai import OpenAIChat
 
-        return OpenAIChat(
-            self.settings.chat_model,
-            api_key=self._openai_key(asks),
-            base_url=self.settings.openai_base_url,
-            timeout=timeout or self.settings.model_timeout,
-        )
+        return OpenAIChat(model, api_key=self._openai_key(asks), base_url=self.settings.openai_base_url, timeout=timeout)
 
     def _openai_key(self, setting: str) -> str:
         if self.settings.openai_api_key is None:
@@ -304,6 +384,7 @@ class House:
             clock_margin=settings.clock_margin,
             history=HistoryMode(settings.history),
             default_lifetime=settings.default_lifetime,
+            vision=self.vision,
         )
 
     @property

@@ -99,6 +99,7 @@ class Memory:
         run_id: str | None = None,
         metadata: Mapping[str, Any] | None = None,
         infer: bool = True,
+        memory_type: str | None = None,
         prompt: str | None = None,
         expiration_date: object = None,
         timestamp: object = None,
@@ -110,7 +111,11 @@ class Memory:
     ) -> Any:
         """Hands a turn over and returns its `Receipt` at once.
 
-        *messages*: a string, a message, or a list of messages in OpenAI's shape. *infer* False keeps each message verbatim.
+        *messages*: a string, a message, or a list of messages in OpenAI's shape; images in them are described where MEMLINE_VISION_MODEL
+        names a model. *infer* False keeps each message verbatim; what is there already is a duplicate of it, and adds its time to the
+        `sightings` that `get` shows. *memory_type* "procedural_memory" (with *agent_id*) makes one memory of the steps in the messages, by
+        the model; without a model, or with *infer* False, of the messages themselves. *prompt*: instructions for what to write down, in
+        place of the namespace's; "" for none.
         *timestamp*: when it was said, if that was not now. *ack* "accepted" waits until the ledger has the turn. *wait* True waits
         until its memories are searchable, at most *timeout* seconds, and returns `{"results": [{"id", "memory", "event"}]}`.
 
@@ -127,6 +132,7 @@ class Memory:
         options: dict[str, Any] = {
             "metadata": metadata,
             "infer": infer,
+            "memory_type": memory_type,
             "prompt": prompt,
             "expiration_date": expiration_date,
             "timestamp": timestamp,
@@ -147,7 +153,8 @@ class Memory:
         from memline.producer.build import build_turn
 
         house = self._house
-        turn = build_turn(scope, messages, ids=house.ids, clock=house.clock, max_turn=house.settings.max_turn, **options)
+        sees = house.settings.vision_model is not None
+        turn = build_turn(scope, messages, ids=house.ids, clock=house.clock, max_turn=house.settings.max_turn, vision=sees, **options)
         with house.ledger.write() as tx:
             (accepted,) = accept_turns(tx, [turn], now=house.clock.now(), order_wait=house.settings.order_wait)
         if accepted.outcome is Outcome.CONFLICT:
@@ -291,6 +298,38 @@ class Memory:
         self._wake()
         return {"message": "Namespace reset successfully!", "deleted": done.deleted, "cancelled": done.cancelled}
 
+    def erase(
+        self,
+        /,
+        user_id: str | None = None,
+        agent_id: str | None = None,
+        run_id: str | None = None,
+        *,
+        physical: bool = False,
+        **unknown: object,
+    ) -> dict[str, Any]:
+        """Erases one subject, whatever other ids its memories have, from every store, and returns the certificate.
+
+        Exactly one id. Its turns that were handed over before the end of it end `cancelled`, wherever they are; what is added afterwards
+        is new. Waits until whoever works for the subject has ended, at most MEMLINE_LEASE and the deadline of a call. Killed, or where a
+        store does not answer, the subject stays shut and the same call goes on. *physical* also has databases write their files anew
+        (PostgreSQL locks each table meanwhile). `docs/erasure.md` has the certificate.
+
+        Raises InvalidInput for none or several ids, InvalidScopeId, ConfigurationError for a key that can't be read, ServiceUnavailable.
+        """
+        from memline.contracts.scope import Subject, SubjectKind
+
+        _refuse_unknown("erase", unknown)
+        self._check_open()
+        given: dict[SubjectKind, str | None] = {"user": user_id, "agent": agent_id, "run": run_id}
+        check_flag("physical", physical)
+        scope = Scope.of(self.namespace, user_id, agent_id, run_id)
+        if len(scope.ids()) != 1:
+            raise InvalidInput("erase takes one subject: exactly one of user_id, agent_id and run_id. Nothing was erased.")
+        (kind,) = [kind for kind, value in given.items() if value is not None]
+        (value,) = scope.ids().values()
+        return self._house.eraser.erase(Subject(self.namespace, kind, value), physical=physical)
+
     def _place(self) -> str | None:
         """Where in the stream this moment is; None where turns go straight into the ledger."""
         from memline.contracts import failpoints
@@ -390,16 +429,22 @@ class Memory:
         return answer
 
     def get(self, /, memory_id: str, **unknown: object) -> dict[str, Any] | None:
-        """A memory by id; None where there is none in this namespace. Expired and superseded ones are shown."""
+        """A memory by id; None where there is none in this namespace. Expired and superseded ones are shown.
+
+        `sightings` ({"count", "said_at": the newest 20 times, oldest first}) is there where turns after the first have said it again.
+        """
         from memline.ledger.memories import load_memory
-        from memline.search.items import memory_item
+        from memline.ledger.sightings import sightings_of
+        from memline.search.items import memory_item, sightings_item
 
         _refuse_unknown("get", unknown)
         self._check_open()
         checked = check_handle("memory_id", memory_id)
         with self._house.ledger.read() as connection:
             row = load_memory(connection, self.namespace, checked)
-        return None if row is None else memory_item(row)
+            if row is None:
+                return None
+            return memory_item(row) | sightings_item(sightings_of(connection, row.no))
 
     def get_all(
         self,
@@ -598,10 +643,6 @@ class Memory:
         """mem0 does not have it either."""
         raise NotSupportedYet("Memory.chat is not built: search, ask your model with what was found, and add the turn.")
 
-    def erase(self, /, *_args: object, **_options: object) -> NoReturn:
-        """Not built yet."""
-        raise NotSupportedYet("Memory.erase is not built yet.")
-
     def _check_open(self) -> None:
         if self._open.closed:
             raise Closed()
@@ -615,14 +656,8 @@ class Memory:
         _refuse_unknown(call, unknown)
 
 
-#: Options of mem0 that memline will have.
-_LATER = frozenset({"memory_type"})
-
-
 def _refuse_unknown(call: str, unknown: Mapping[str, object]) -> None:
     if not unknown:
         return
-    if later := sorted(_LATER & unknown.keys()):
-        raise NotSupportedYet(f"{call}({', '.join(later)}=…) is not built yet; nothing was changed. Leave it out.")
     where = "memline.Memory" if call == "Memory" else f"memline.Memory.{call}"
     raise UnknownOption(f"{call} has no option {', '.join(sorted(unknown))}; nothing was changed. See help({where}).")

@@ -48,6 +48,10 @@ class Settings(BaseSettings):
         description="Base URL of that server; or `OPENAI_BASE_URL`.",
     )
     chat_model: str = Field("gpt-5-mini", description="Model that extracts, or the import path (package.module:name) of a ChatModel.")
+    vision_model: str | None = Field(
+        None,
+        description="Model that describes images in messages, or the import path of a ChatModel; unset: a turn with an image is refused.",
+    )
     embedding_model: str = Field("text-embedding-3-small", description="Model that embeds, where the embedder is openai.")
     embedding_dimension: int = Field(1536, ge=1, le=16384, description="Its dimension.")
     extractor: str = Field("auto", description="auto, rules, model, or the import path of an Extractor. auto: model where there is a key.")
@@ -82,6 +86,10 @@ class Settings(BaseSettings):
     )
     history: Literal["full", "hashes"] = Field(
         "full", description="What a memory's history keeps of texts: full, or hashes (MD5 and length)."
+    )
+    erase_key: SecretStr | None = Field(
+        None,
+        description="Secret of the tombstones' hashes, the same on every machine that erases; unset: the file erase.key in the home folder.",
     )
     lease: _Seconds = Field(60.0, description="A worker that says nothing for this long is taken for dead.")
     resend: _Seconds = Field(5.0, description="A batch that nobody took for this long is sent again.")

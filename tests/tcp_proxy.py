@@ -24,6 +24,7 @@ class TcpProxy:
     - `hang`: nothing arrives on either side, connections stay open; what was sent meanwhile arrives when it is off again.
     - `swallow`: what the client sends arrives, what the server answers is lost. A connection that lost something is cut when it is off.
     - `cut_after`: a connection is cut after so many bytes of answers; None: never.
+    - `cut_sent`: of a longer piece of a request only so many bytes arrive, then the connection is cut; None: all do.
 
     `cut()` cuts what is open now; `refuse()` has connections refused until `allow()`.
     """
@@ -32,6 +33,7 @@ class TcpProxy:
         self.delay = 0.0
         self.swallow = False
         self.cut_after: int | None = None
+        self.cut_sent: int | None = None
         #: Connections that were accepted, and bytes of answers that arrived.
         self.accepted = self.answered = 0
         self._target = (host, target)
@@ -127,6 +129,9 @@ class TcpProxy:
                     self._closing.wait(self.delay)
                 self._flows.wait()
                 if not answers:
+                    if self.cut_sent is not None and len(data) > self.cut_sent:
+                        target.sendall(data[: self.cut_sent])
+                        break
                     target.sendall(data)
                     continue
                 if self.swallow:

@@ -124,6 +124,11 @@ class WeaviateServer:
             raise RuntimeError("this WeaviateServer does not run")
         return self._process.pid
 
+    @property
+    def runs(self) -> bool:
+        """Whether it was started and not ended by a method of this class."""
+        return self._process is not None
+
     def start(self) -> Self:
         """Start it and wait until it is ready."""
         if self._process is not None:

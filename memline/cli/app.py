@@ -12,6 +12,8 @@ from memline.cli import (
     changing,
     demo,
     doctor,
+    erase,
+    export,
     importing,
     index,
     jobs,
@@ -83,7 +85,9 @@ app.command("update", rich_help_panel=_USE)(changing.update)
 app.command("delete", rich_help_panel=_USE)(changing.delete)
 app.command("delete-all", rich_help_panel=_USE)(changing.delete_all)
 app.command("reset", rich_help_panel=_RUN)(changing.reset)
+app.command("erase", rich_help_panel=_USE)(erase.erase)
 app.command("import", rich_help_panel=_USE)(importing.import_file)
+app.command("export", rich_help_panel=_USE)(export.export)
 app.command("receipt", rich_help_panel=_USE)(turns.receipt)
 
 app.add_typer(jobs.app, name="jobs", rich_help_panel=_RUN)
@@ -95,6 +99,7 @@ app.add_typer(index.app, name="index", rich_help_panel=_RUN)
 app.command("calibrate", rich_help_panel=_RUN)(calibrate.calibrate)
 app.add_typer(weights.app, name="weights", rich_help_panel=_RUN)
 app.command("purge", rich_help_panel=_RUN)(purge.purge)
+app.add_typer(erase.app, name="tombstones", rich_help_panel=_RUN)
 app.add_typer(namespaces.app, name="namespace", rich_help_panel=_RUN)
 app.command("migrate", rich_help_panel=_RUN)(migrate.migrate)
 app.command("sim", rich_help_panel=_RUN)(sim.sim)

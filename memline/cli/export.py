@@ -126,7 +126,7 @@ def _target(output: str | None) -> Iterator[BinaryIO]:
         return
     target = Path(output)
     try:
-        number, name = tempfile.mkstemp(dir=target.parent or ".", prefix=f".{target.name}.", suffix=".part")
+        number, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
     except OSError as error:
         raise InvalidInput(f"The file {output} can't be written ({error.strerror}).") from None
     part = Path(name)

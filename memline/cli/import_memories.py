@@ -8,13 +8,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from memline.cli.import_lines import BadLine
-from memline.contracts.errors import InvalidInput
 from memline.contracts.portable import PortableMemory
 from memline.ledger.transfer_decide import Decision, Fate
 from memline.pipeline.transfer import Importer
 
-__all__ = ["Found", "MemoryRun", "MemoryTally"]
+__all__ = ["BadPlace", "Found", "MemoryRun", "MemoryTally"]
 
 #: Memories, and characters of text, of a batch: what is in this process at a time.
 _BATCH, _TEXT = 100, 1 << 20
@@ -29,6 +27,14 @@ class Found:
 
     place: str
     memory: PortableMemory
+
+
+@dataclass(frozen=True, slots=True)
+class BadPlace:
+    """Where something is no memory, and what is wrong with it (never its text)."""
+
+    place: str
+    reason: str
 
 
 @dataclass(slots=True)
@@ -85,17 +91,17 @@ class MemoryRun:
         self._told = told
         self._began = time.monotonic()
 
-    def take(self, found: Iterable[Found | BadLine]) -> None:
-        """Stores everything. Raises InvalidInput at the first bad line, after what came before it was stored."""
+    def take(self, found: Iterable[Found | BadPlace]) -> BadPlace | None:
+        """Stores everything, or what comes before the first thing that is wrong, which it returns."""
         waiting: list[Found] = []
         size = 0
         for each in found:
-            if isinstance(each, BadLine):
+            if isinstance(each, BadPlace):
                 if not self._skip_bad:
                     self._give(waiting)
-                    raise InvalidInput(f"line {each.number}: {each.reason}")
+                    return each
                 self.tally.skipped += 1
-                self.tally.name(f"line {each.number}: {each.reason}")
+                self.tally.name(f"{each.place}: {each.reason}")
                 continue
             waiting.append(each)
             size += len(each.memory.text)
@@ -103,6 +109,7 @@ class MemoryRun:
                 self._give(waiting)
                 waiting, size = [], 0
         self._give(waiting)
+        return None
 
     def _give(self, found: list[Found]) -> None:
         if not found:

@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from memline.cli.import_lines import BadLine, object_in
-from memline.cli.import_memories import Found
+from memline.cli.import_lines import object_in
+from memline.cli.import_memories import BadPlace, Found
 from memline.contracts.errors import InvalidInput
 from memline.contracts.ids import derived_id
 from memline.contracts.portable import ExportHeader, PortableMemory
@@ -16,11 +16,13 @@ from memline.pipeline.transfer import check_vector
 
 __all__ = ["PortableReader", "header_in"]
 
+_BOM = b"\xef\xbb\xbf"
+
 
 def header_in(line: bytes) -> dict[str, Any] | None:
     """The first line of a file, parsed, if it says that this is an export; None for any other."""
     try:
-        found = object_in(line)
+        found = object_in(line.removeprefix(_BOM))
     except InvalidInput:
         return None
     return found if is_header(found) else None
@@ -51,7 +53,7 @@ class PortableReader:
         """The file holds fewer memories than its header says."""
         return self.lines < self.header.memories
 
-    def read(self, lines: Iterable[bytes], *, first: int = 2) -> Iterator[Found | BadLine]:
+    def read(self, lines: Iterable[bytes], *, first: int = 2) -> Iterator[Found | BadPlace]:
         """Memories in the order of their lines, the first of which has the number *first*."""
         for number, line in enumerate(lines, first):
             if not line.strip():
@@ -60,7 +62,7 @@ class PortableReader:
             try:
                 yield Found(f"line {number}", self._memory(object_in(line)))
             except InvalidInput as error:
-                yield BadLine(number, str(error))
+                yield BadPlace(f"line {number}", str(error))
 
     def _memory(self, line: dict[str, Any]) -> PortableMemory:
         memory = read_memory(line, self._namespace, self.header, ignore=self._ignore)

@@ -1,18 +1,21 @@
-"""`memline import`: a file of turns with their own times, as JSON lines."""
+"""`memline import`: a file of turns with their own times, as JSON lines; an export of memline's; or a mem0 store."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
+from enum import StrEnum
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, BinaryIO
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 
 from memline.cli.chosen import chosen
 from memline.cli.errors import EXIT_FAILED
 from memline.cli.houses import OpenHouse, open_house
+from memline.cli.importing_memories import How, import_export, import_mem0
 from memline.cli.options import AgentId, AsJson, RunId, UserId, scope_ids
 from memline.cli.screen import bar, complain, facts, note, print_json, screen, text
 from memline.contracts.errors import InvalidInput
@@ -28,51 +31,100 @@ _CHUNK = 1 << 20
 _QUICK_EXIT = 0.5
 
 
+class Source(StrEnum):
+    """What the file holds."""
+
+    AUTO = "auto"
+    MEMLINE = "memline"
+    MEM0 = "mem0"
+
+
 def import_file(
     context: typer.Context,
-    file: Annotated[str, typer.Argument(metavar="FILE", help="JSON lines; - reads stdin.")],
+    files: Annotated[list[str], typer.Argument(metavar="FILE…", help="JSON lines; - reads stdin. Several with --from mem0 only.")],
     user_id: UserId = None,
     agent_id: AgentId = None,
     run_id: RunId = None,
-    infer: Annotated[bool, typer.Option("--infer/--no-infer", help="Extract facts, or keep each message as it stands.")] = True,
+    source: Annotated[
+        Source, typer.Option("--from", help="mem0: its exported JSON. An export of memline's is known by its first line.")
+    ] = Source.AUTO,
+    history_db: Annotated[
+        Path | None, typer.Option("--history-db", metavar="FILE", help="mem0's history.db.", dir_okay=False, show_default=False)
+    ] = None,
+    infer: Annotated[bool, typer.Option("--infer/--no-infer", help="Of turns: extract facts, or keep each message as it stands.")] = True,
+    new_ids: Annotated[bool, typer.Option("--new-ids", help="Of an export: other ids, always the same for the same memory.")] = False,
+    restore_deleted: Annotated[bool, typer.Option("--restore-deleted", help="Bring memories back that were deleted here.")] = False,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Pass over lines that are wrong, and count them.")] = False,
     ignore: Annotated[list[str] | None, typer.Option("--ignore", metavar="FIELD", help="A field to pass over.", show_default=False)] = None,
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until everything is searchable.")] = True,
-    patience: Annotated[float, typer.Option(min=1, metavar="SECONDS", help="Give up when nothing moves for so long.")] = 120,
+    patience: Annotated[float, typer.Option(min=1, metavar="SECONDS", help="Give up when no turn moves for so long.")] = 120,
     as_json: AsJson = False,
 ) -> None:
-    """Import turns with their own times. A second import of the same lines changes nothing.
+    """Import turns, an export of memline's, or a mem0 store. A second import of the same changes nothing.
 
-    A line is an object with "messages" (or "content", with "role"), "user_id", "agent_id" or "run_id" (or by option, for all),
-    and if you like "timestamp", "metadata", "infer", "prompt", "expiration_date", "key".
+    A line of turns is an object with "messages" (or "content", with "role"), "user_id", "agent_id" or "run_id" (or by option, for all),
+    and if you like "timestamp", "metadata", "infer", "prompt", "expiration_date", "key". What `memline export` wrote keeps ids, times,
+    states and history. docs/from-mem0.md says how to export a mem0 store.
     """
+    ids = scope_ids(user_id, agent_id, run_id)
+    how = How(ids, skip_bad=skip_bad, ignore=ignore or (), new_ids=new_ids, restore_deleted=restore_deleted, wait=wait, as_json=as_json)
+    _check_usage(source, files, history_db)
+    opened = open_house(chosen(context))
+    with closing(opened):
+        if source is Source.MEM0:
+            import_mem0(opened, files, history_db, how, _lines_of)
+            return
+        (file,) = files
+        with _lines_of(file) as lines:
+            first = lines.readline()
+            header = _header_in(first)
+            if header is not None:
+                import_export(opened, _shown(file), header, lines, how)
+                return
+            if source is Source.MEMLINE or new_ids or restore_deleted:
+                raise typer.BadParameter(f"the first line of {_shown(file)} is not that of `memline export`.", param_hint="FILE")
+            _import_turns(opened, file, chain([first], lines), how, infer=infer, patience=patience)
+
+
+def _check_usage(source: Source, files: list[str], history_db: Path | None) -> None:
+    if source is not Source.MEM0 and len(files) > 1:
+        raise typer.BadParameter("one file at a time, but with --from mem0.", param_hint="FILE")
+    if source is not Source.MEM0 and history_db is not None:
+        raise typer.BadParameter("belongs to --from mem0.", param_hint="--history-db")
+
+
+def _import_turns(opened: OpenHouse, file: str, lines: Iterable[bytes], how: How, *, infer: bool, patience: float) -> None:
     from memline.cli.import_gates import gate_of
     from memline.cli.import_run import ImportRun
 
-    opened = open_house(chosen(context))
-    with closing(opened), _lines_of(file) as lines:
-        reader = _reader(opened, scope_ids(user_id, agent_id, run_id), infer=infer, ignore=ignore or [])
-        with bar("Importing", _count_lines(file), unit="turns") as progress:
+    reader = _reader(opened, dict(how.ids), infer=infer, ignore=list(how.ignore))
+    with bar("Importing", _count_lines(file), unit="turns") as progress:
 
-            def told(tally: Tally) -> None:
-                done = tally.new + tally.known + tally.conflicts + tally.failed + tally.skipped
-                progress.show(done, f"{tally.memories} memories · {done / max(tally.seconds, 0.001):.0f} turns/s")
+        def told(tally: Tally) -> None:
+            done = tally.new + tally.known + tally.conflicts + tally.failed + tally.skipped
+            progress.show(done, f"{tally.memories} memories · {done / max(tally.seconds, 0.001):.0f} turns/s")
 
-            run = ImportRun(opened, gate_of(opened.house), skip_bad=skip_bad, patience=patience, told=told)
-            try:
-                run.hand_over(reader.read(lines))
-                if wait:
-                    run.finish()
-            except KeyboardInterrupt:
-                opened.close(_QUICK_EXIT)
-                raise KeyboardInterrupt(
-                    f"{run.tally.turns} turns were handed over. Run the same command again to go on: what was taken is known by its key."
-                ) from None
-            except InvalidInput as error:
-                raise _bad_line(file, error, run.tally.turns) from None
-    _show(run, file, as_json)
+        run = ImportRun(opened, gate_of(opened.house), skip_bad=how.skip_bad, patience=patience, told=told)
+        try:
+            run.hand_over(reader.read(lines))
+            if how.wait:
+                run.finish()
+        except KeyboardInterrupt:
+            opened.close(_QUICK_EXIT)
+            raise KeyboardInterrupt(
+                f"{run.tally.turns} turns were handed over. Run the same command again to go on: what was taken is known by its key."
+            ) from None
+        except InvalidInput as error:
+            raise _bad_line(file, error, run.tally.turns) from None
+    _show(run, file, how.as_json)
     if run.tally.conflicts or run.tally.failed:
         raise typer.Exit(EXIT_FAILED)
+
+
+def _header_in(first: bytes) -> dict[str, Any] | None:
+    from memline.cli.import_portable import header_in
+
+    return header_in(first)
 
 
 def _bad_line(file: str, error: InvalidInput, before: int) -> InvalidInput:

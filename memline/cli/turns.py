@@ -11,6 +11,7 @@ from rich.text import Text
 from memline.cli.chosen import chosen
 from memline.cli.options import AgentId, AsJson, RunId, UserId, json_object
 from memline.cli.screen import fresh_table, print_json, screen, text
+from memline.contracts.turn import PROCEDURAL
 
 if TYPE_CHECKING:
     from memline.contracts.receipt import ReceiptState
@@ -26,6 +27,15 @@ def add(
     run_id: RunId = None,
     metadata: Annotated[str | None, typer.Option(metavar="JSON", help="An object that goes with its memories.", show_default=False)] = None,
     infer: Annotated[bool, typer.Option("--infer/--no-infer", help="Extract facts, or keep the text as it stands.")] = True,
+    prompt: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TEXT", help='Instructions for what to write down, in place of the namespace\'s; "" for none.', show_default=False
+        ),
+    ] = None,
+    procedural: Annotated[
+        bool, typer.Option("--procedural", help="One memory of what the agent did, step by step (needs --agent-id).")
+    ] = False,
     timestamp: Annotated[str | None, typer.Option(metavar="TIME", help="When it was said, if not now.", show_default=False)] = None,
     expiration_date: Annotated[
         str | None, typer.Option(metavar="YYYY-MM-DD", help="The last day on which it is found.", show_default=False)
@@ -46,6 +56,8 @@ def add(
             run_id=run_id,
             metadata=given,
             infer=infer,
+            memory_type=PROCEDURAL if procedural else None,
+            prompt=prompt,
             timestamp=timestamp,
             expiration_date=expiration_date,
             idempotency_key=key,

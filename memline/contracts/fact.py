@@ -44,8 +44,9 @@ class Fact:
     slot: str | None = None
     #: Index of the message in the turn, where the extractor can tell.
     message: int | None = None
-    #: Only of verbatim memories (`infer=False`): role and name of the message.
+    #: Role of the message, of verbatim memories (`infer=False`) only.
     role: str | None = None
+    #: The `name` of whoever said it, where the message has one.
     actor: str | None = None
 
     def to_json(self) -> dict[str, Any]:

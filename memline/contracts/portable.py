@@ -12,7 +12,7 @@ from memline.contracts.content_hash import text_md5
 from memline.contracts.fact import Relation
 from memline.contracts.scope import Scope
 
-__all__ = ["FORMAT", "FORMAT_VERSION", "ExportHeader", "PortableEvent", "PortableLink", "PortableMemory"]
+__all__ = ["FORMAT", "FORMAT_VERSION", "ExportHeader", "PortableEvent", "PortableLink", "PortableMemory", "PortableSighting"]
 
 #: What the first line of a file says it is.
 FORMAT = "memline-export"
@@ -60,6 +60,14 @@ class PortableLink:
 
     to: str
     relation: Relation
+
+
+@dataclass(frozen=True, slots=True)
+class PortableSighting:
+    """A memory was said again, in another turn."""
+
+    turn: str
+    at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +121,7 @@ class PortableMemory:
     #: Memories of one turn have one value here, and lie beside each other in their lane.
     turn: str = ""
     links: tuple[PortableLink, ...] = ()
+    sightings: tuple[PortableSighting, ...] = ()
     #: Oldest first, one event a version; None: it was not exported.
     history: tuple[PortableEvent, ...] | None = None
     #: float32, little-endian, of the header's embedder.
@@ -145,6 +154,8 @@ class PortableMemory:
         line["metadata"] = dict(self.metadata)
         if self.links:
             line["links"] = [{"to": link.to, "relation": link.relation.value} for link in self.links]
+        if self.sightings:
+            line["sightings"] = [{"turn": seen.turn, "at": seen.at.isoformat()} for seen in self.sightings]
         if self.history is not None:
             line["history"] = [event.to_json() for event in self.history]
         if self.vector is not None:

@@ -13,7 +13,7 @@ from uuid import UUID
 from memline.contracts.content_hash import text_md5
 from memline.contracts.errors import InvalidInput
 from memline.contracts.fact import Relation
-from memline.contracts.portable import FORMAT, FORMAT_VERSION, ExportHeader, PortableEvent, PortableLink, PortableMemory
+from memline.contracts.portable import FORMAT, FORMAT_VERSION, ExportHeader, PortableEvent, PortableLink, PortableMemory, PortableSighting
 from memline.contracts.receipt import Event
 from memline.contracts.scope import ID_KEYS, Scope
 from memline.contracts.turn import check_expiration, check_metadata, check_text
@@ -34,7 +34,7 @@ _KNOWN = frozenset(
     {
         "id", *ID_KEYS, "text", "hash", "state", "version", "created_at", "updated_at", "occurred_at", "valid_from", "valid_to",
         "superseded_by", "expires_on", "verbatim", "attributed_to", "role", "actor_id", "memory_type", "slot", "turn", "metadata", "links",
-        "history", "vector",
+        "sightings", "history", "vector",
     }
 )  # fmt: skip
 
@@ -106,6 +106,7 @@ def read_memory(line: Mapping[str, Any], namespace: str, header: ExportHeader, *
         slot=_text(line, "slot"),
         turn=_text(line, "turn") or memory_id,
         links=_links(line),
+        sightings=_sightings(line),
         history=_history(line, text, state, version),
         vector=_vector(line, header),
     )
@@ -128,6 +129,11 @@ def _links(line: Mapping[str, Any]) -> tuple[PortableLink, ...]:
         relation = _one_of(raw, "relation", tuple(Relation), path)
         found.append(PortableLink(check_uuid(f"{path}.to", raw.get("to")), Relation(relation)))
     return tuple(found)
+
+
+def _sightings(line: Mapping[str, Any]) -> tuple[PortableSighting, ...]:
+    found = [(f"sightings[{index}]", raw) for index, raw in enumerate(_list(line, "sightings"))]
+    return tuple(PortableSighting(_needed(raw, "turn", path), _time(raw, "at", path=path)) for path, raw in found)
 
 
 def _history(line: Mapping[str, Any], text: str, state: str, version: int) -> tuple[PortableEvent, ...] | None:

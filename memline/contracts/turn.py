@@ -5,57 +5,44 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from typing import Any, cast
 
-from memline.contracts.errors import InvalidDate, InvalidInput, InvalidMessage, InvalidScopeId, TurnTooLarge, UnknownWireVersion
+from memline.contracts.errors import InvalidDate, InvalidInput, InvalidScopeId, ScopeRequired, UnknownWireVersion
 from memline.contracts.ids import digest_of
+from memline.contracts.message import ROLES, Message, check_messages, check_text
 from memline.contracts.scope import ID_KEYS, Scope
 
 __all__ = [
     "MAX_KEY_LENGTH",
+    "PROCEDURAL",
     "ROLES",
     "WIRE_VERSION",
     "Message",
     "Turn",
     "check_expiration",
     "check_idempotency_key",
+    "check_memory_type",
     "check_messages",
     "check_metadata",
     "check_text",
     "check_timestamp",
 ]
 
-#: Roles that OpenAI's chat API knows.
-ROLES = ("system", "developer", "user", "assistant", "tool", "function")
+#: Version of the stream entry that this memline reads; a worker leaves entries of a newer one to a newer worker. An entry is written in
+#: the oldest version that says all of it, so that workers of the release before go on during an upgrade: 2 for a turn with images or a
+#: memory type, else 1.
+WIRE_VERSION = 2
 
-#: Version of the stream entry; a worker leaves entries of a newer one to a newer worker.
-WIRE_VERSION = 1
+#: The one other `memory_type` than none: what an agent did, step by step, as one memory.
+PROCEDURAL = "procedural_memory"
 
 #: Longest idempotency key, in characters.
 MAX_KEY_LENGTH = 255
 
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
-_TEXT_PARTS = ("text", "input_text", "output_text", "refusal")
-
-
-@dataclass(frozen=True, slots=True)
-class Message:
-    """One message: who said it in which role, and its text."""
-
-    role: str
-    text: str
-    name: str | None = None
-
-    def to_json(self) -> dict[str, str]:
-        found = {"role": self.role, "text": self.text}
-        return found if self.name is None else found | {"name": self.name}
-
-    @classmethod
-    def from_json(cls, raw: Mapping[str, str]) -> Message:
-        return cls(raw["role"], raw["text"], raw.get("name"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +65,8 @@ class Turn:
     number: int = 0
     #: It lay in a spool before it reached the stream.
     spooled: bool = False
+    #: `PROCEDURAL`, or None for facts.
+    memory_type: str | None = None
 
     @property
     def said_at(self) -> datetime:
@@ -89,7 +78,7 @@ class Turn:
         return digest_of("turn", json.dumps(self._content(), ensure_ascii=False, sort_keys=True, separators=(",", ":")))
 
     def _content(self) -> dict[str, Any]:
-        return {
+        found: dict[str, Any] = {
             "messages": [message.to_json() for message in self.messages],
             "metadata": dict(self.metadata),
             "infer": self.infer,
@@ -97,16 +86,22 @@ class Turn:
             "expires_on": self.expires_on.isoformat() if self.expires_on else None,
             "occurred_at": self.occurred_at.isoformat() if self.occurred_at else None,
         }
+        # only where it is set: without it a turn's fingerprint is what it always was
+        return found if self.memory_type is None else found | {"memory_type": self.memory_type}
 
     def as_spooled(self) -> Turn:
         return replace(self, spooled=True)
+
+    @property
+    def _wire_version(self) -> int:
+        return 2 if self.memory_type is not None or any(message.images for message in self.messages) else 1
 
     def to_wire(self) -> str:
         """One line of JSON, for the stream and the spool."""
         scope = self.scope
         return json.dumps(
             {
-                "v": WIRE_VERSION,
+                "v": self._wire_version,
                 "id": self.id,
                 "namespace": scope.namespace,
                 **scope.ids(),
@@ -144,81 +139,8 @@ class Turn:
             producer=raw["producer"],
             number=raw["number"],
             spooled=raw["spooled"],
+            memory_type=raw.get("memory_type"),
         )
-
-
-def check_text(path: str, text: str) -> str:
-    """*text* if every store can keep it: no NUL, no lone surrogate."""
-    if "\x00" in text:
-        raise InvalidMessage(
-            f"{path} contains a NUL character (at {text.index(chr(0))} of {len(text)}), which no store can keep: remove it."
-        )
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise InvalidMessage(
-            f"{path} contains a lone surrogate (at {error.start} of {len(text)}): decode the text with errors='replace' first."
-        ) from None
-    return text
-
-
-def check_messages(messages: object, *, max_bytes: int) -> tuple[Message, ...]:
-    """A string, a message or a list of messages as a tuple of `Message`.
-
-    Raises InvalidMessage with the path of what is wrong, TurnTooLarge above *max_bytes* of UTF-8 text.
-    """
-    if isinstance(messages, str):
-        messages = [{"role": "user", "content": messages}]
-    elif isinstance(messages, Mapping):
-        messages = [messages]
-    elif not isinstance(messages, Sequence) or isinstance(messages, (bytes, bytearray)):
-        raise InvalidMessage(f"messages must be a string, a message or a list of messages, not {type(messages).__name__}.")
-    found = tuple(_check_message(f"messages[{index}]", message) for index, message in enumerate(messages))
-    size = sum(len(message.text.encode("utf-8")) + len((message.name or "").encode("utf-8")) for message in found)
-    if size > max_bytes:
-        raise TurnTooLarge(f"The turn has {size} bytes of text, MEMLINE_MAX_TURN allows {max_bytes}: hand it over in parts.")
-    if not any(message.text.strip() for message in found):
-        raise InvalidMessage("messages hold no text: there is nothing to remember. Give at least one message with content.")
-    return found
-
-
-def _check_message(path: str, raw: object) -> Message:
-    if not isinstance(raw, Mapping):
-        raise InvalidMessage(f"{path} must be a message with role and content, not {type(raw).__name__}.")
-    role = raw.get("role")
-    if role not in ROLES:
-        shown = f"{type(role).__name__} of length {len(role)}" if isinstance(role, str) else type(role).__name__
-        raise InvalidMessage(f"{path}.role must be one of {', '.join(ROLES)}; it is {'missing' if role is None else 'a ' + shown}.")
-    name = raw.get("name")
-    if name is not None and not isinstance(name, str):
-        raise InvalidMessage(f"{path}.name must be a string, not {type(name).__name__}.")
-    text = check_text(f"{path}.content", _text_of(f"{path}.content", raw.get("content")))
-    return Message(cast(str, role), text, check_text(f"{path}.name", name) if name else None)
-
-
-def _text_of(path: str, content: object) -> str:
-    if content is None:  # an assistant message that only calls tools
-        return ""
-    if isinstance(content, str):
-        return content
-    if not isinstance(content, Sequence) or isinstance(content, (bytes, bytearray)):
-        raise InvalidMessage(f"{path} must be a string or a list of parts, not {type(content).__name__}.")
-    return "\n".join(_part_text(f"{path}[{index}]", part) for index, part in enumerate(content))
-
-
-def _part_text(path: str, part: object) -> str:
-    if isinstance(part, str):
-        return part
-    if not isinstance(part, Mapping):
-        raise InvalidMessage(f"{path} must be a content part, not {type(part).__name__}.")
-    kind = part.get("type")
-    if kind not in _TEXT_PARTS:
-        raise InvalidMessage(f"{path} is not a text part, and no vision model is set: leave it out, or describe it in text.")
-    key = "refusal" if kind == "refusal" else "text"
-    text = part.get(key)
-    if not isinstance(text, str):
-        raise InvalidMessage(f"{path}.{key} must be a string, not {type(text).__name__}.")
-    return text
 
 
 def check_metadata(metadata: object) -> dict[str, Any]:
@@ -314,3 +236,16 @@ def check_idempotency_key(value: object) -> str | None:
     if not value.strip() or len(value) > MAX_KEY_LENGTH or not value.isprintable():
         raise InvalidInput(f"idempotency_key must be 1 to {MAX_KEY_LENGTH} printable characters, not blank; it has {len(value)}.")
     return value
+
+
+def check_memory_type(value: object, scope: Scope) -> str | None:
+    """*value* as a kind of memory: None for facts, or "procedural_memory", which an agent has. Raises InvalidInput and ScopeRequired."""
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise InvalidInput(f"memory_type must be a string, not {type(value).__name__}.")
+    if value != PROCEDURAL:
+        raise InvalidInput(f"memory_type (a string of length {len(value)}) must be {PROCEDURAL!r}, or left out for facts.")
+    if scope.agent_id is None:
+        raise ScopeRequired(f"memory_type={PROCEDURAL!r} needs agent_id: it says what an agent did.")
+    return PROCEDURAL

@@ -71,8 +71,10 @@ class ChatModel(Protocol):
     @property
     def model(self) -> str: ...
 
-    def complete(self, messages: Sequence[Mapping[str, str]], *, schema: Mapping[str, Any] | None = None) -> ChatReply:
+    def complete(self, messages: Sequence[Mapping[str, Any]], *, schema: Mapping[str, Any] | None = None) -> ChatReply:
         """The reply to *messages* (dicts with role and content), as JSON by *schema* where the server can.
+
+        Contents are texts; of a vision model's, lists of OpenAI's parts with type text and image_url.
 
         Raises ProviderUnavailable where another try may help, ProviderRefused where it won't.
         """

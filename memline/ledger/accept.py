@@ -11,6 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from memline.contracts.erasing import MarkedTurn
 from memline.contracts.receipt import Status
 from memline.contracts.scope import Scope
 from memline.contracts.turn import Turn
@@ -18,9 +19,11 @@ from memline.ledger.counters import count
 from memline.ledger.jobs import Stage
 from memline.ledger.locks import epoch_sums, lock_subjects
 from memline.ledger.marks import cancelled_by_marks
+from memline.ledger.namespace_prompt import Instructions, instructions_of, prompts_of
 from memline.ledger.pairs import has_pair
 from memline.ledger.schema import idempotency_keys, jobs, lane_numbers, lane_producers, lanes, lost_turns, owners, repeats
 from memline.ledger.session import insert
+from memline.ledger.tombstones import end_erased, expected_after_erasure, turns_of_erased
 
 __all__ = ["Accepted", "Outcome", "accept_turns", "release_held"]
 
@@ -32,7 +35,7 @@ class Outcome(StrEnum):
     AGAIN = "again"  # this very turn was accepted before
     REPEAT = "repeat"  # its key was used before, for the same content
     CONFLICT = "conflict"  # its key was used before, for another content
-    CANCELLED = "cancelled"  # its scope was deleted after it was handed over
+    CANCELLED = "cancelled"  # its scope was deleted, or its subject erased, after it was handed over
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +85,16 @@ def accept_turns(
     """
     scopes = {turn.scope.lane: turn.scope for turn in turns}
     lock_subjects(tx, {subject for scope in scopes.values() for subject in scope.subjects})
-    stopped = cancelled_by_marks(tx, zip(turns, entries, strict=True) if entries else (), margin=timedelta(seconds=clock_margin))
+    margin = timedelta(seconds=clock_margin)
+    arrived: list[tuple[Turn, str | None]] = list(zip(turns, entries or (None for _ in turns), strict=True))
+    if gone := turns_of_erased(tx, arrived, margin=margin):
+        return _accept_others(tx, turns, gone, now=now, order_wait=order_wait, entries=entries, clock_margin=clock_margin)
+    stopped = cancelled_by_marks(tx, zip(turns, entries, strict=True) if entries else (), margin=margin)
     epochs = epoch_sums(tx, {lane: scope.subjects for lane, scope in scopes.items()})
     ensure_lanes(tx, list(scopes.values()), now=now)
     seats = _lock_lanes(tx, list(scopes))
     known = _known_turns(tx, [turn.id for turn in turns])
+    prompts = prompts_of(tx, (turn.scope.namespace for turn in turns))
     keys = _known_keys(tx, turns)
     producers = _load_producers(tx, {(turn.scope.lane, turn.producer) for turn in turns if turn.producer})
 
@@ -112,7 +120,8 @@ def accept_turns(
                 row = _bring_forward(producers[lane, turn.producer], first[0], turn.number)
                 released += [row] if row is not None else []
         else:
-            new = _job_row(turn, epochs=epochs[lane], now=now)
+            told = instructions_of(turn, prompts.get(turn.scope.namespace))
+            new = _job_row(turn, told, epochs=epochs[lane], now=now)
             if turn.id in stopped:
                 ended.append(_ended_row(new, stopped[turn.id], now=now))  # its number is used, a seat it has none
                 accepted.append(Accepted(turn.id, turn.id, Outcome.CANCELLED))
@@ -156,6 +165,27 @@ def accept_turns(
     count(tx, "late_turns", late)
     count(tx, "turns_cancelled", len(ended))
     return accepted
+
+
+def _accept_others(
+    tx: Connection,
+    turns: Sequence[Turn],
+    gone: Sequence[Turn],
+    *,
+    now: datetime,
+    order_wait: float,
+    entries: Sequence[str] | None,
+    clock_margin: float,
+) -> list[Accepted]:
+    """Ends turns of erased subjects, of which neither a job nor a lane is made, and accepts the others."""
+    ids = {turn.id for turn in gone}
+    end_erased(tx, [MarkedTurn(t.id, t.scope.namespace, t.scope.lane, t.producer, t.number) for t in gone], now=now)
+    left = [place for place, turn in enumerate(turns) if turn.id not in ids]
+    some = None if entries is None else [entries[place] for place in left]
+    rest = [turns[place] for place in left]
+    accepted = accept_turns(tx, rest, now=now, order_wait=order_wait, entries=some, clock_margin=clock_margin) if rest else []
+    others = iter(accepted)
+    return [Accepted(turn.id, turn.id, Outcome.CANCELLED) if turn.id in ids else next(others) for turn in turns]
 
 
 def release_held(tx: Connection, *, now: datetime, limit: int = 200) -> int:
@@ -262,6 +292,9 @@ def _load_producers(tx: Connection, wanted: set[tuple[str, str]]) -> dict[tuple[
     table = lane_producers.c
     for row in tx.execute(has_pair(sa.select(lane_producers), table.lane, table.producer, wanted)):
         found[row.lane, row.producer].expected = row.expected
+    fresh = [pair for pair in sorted(wanted) if found[pair].expected == 1]
+    for pair, expected in expected_after_erasure(tx, fresh).items():
+        found[pair].expected = expected
     numbers = lane_numbers.c
     waiting = sa.select(numbers.lane, numbers.producer, numbers.number, jobs.c.no, jobs.c.id, jobs.c.held_until).outerjoin(
         jobs,
@@ -280,7 +313,7 @@ def _load_producers(tx: Connection, wanted: set[tuple[str, str]]) -> dict[tuple[
     return found
 
 
-def _job_row(turn: Turn, *, epochs: int, now: datetime) -> dict[str, Any]:
+def _job_row(turn: Turn, told: Instructions, *, epochs: int, now: datetime) -> dict[str, Any]:
     return {
         "id": turn.id,
         "lane": turn.scope.lane,
@@ -295,7 +328,10 @@ def _job_row(turn: Turn, *, epochs: int, now: datetime) -> dict[str, Any]:
         "epochs": epochs,
         "messages": [message.to_json() for message in turn.messages],
         "infer": turn.infer,
-        "prompt": turn.prompt,
+        "prompt": told.text,
+        "prompt_source": told.source,
+        "prompt_hash": told.hash,
+        "memory_type": turn.memory_type,
         "metadata": dict(turn.metadata),
         "expires_on": turn.expires_on,
         "key": turn.idempotency_key,
@@ -309,7 +345,7 @@ def _job_row(turn: Turn, *, epochs: int, now: datetime) -> dict[str, Any]:
 
 def _ended_row(row: dict[str, Any], reason: str, *, now: datetime) -> dict[str, Any]:
     """The row of a turn that ends cancelled as it arrives: what it carried is not kept."""
-    kept = {name: value for name, value in row.items() if name not in ("messages", "metadata", "prompt")}
+    kept = {name: value for name, value in row.items() if name not in ("messages", "metadata", "prompt", "prompt_source", "prompt_hash")}
     return kept | {"state": Status.CANCELLED.value, "reason": reason, "finished_at": now}
 
 

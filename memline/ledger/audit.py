@@ -16,6 +16,7 @@ from sqlalchemy.engine import Connection
 
 from memline.ledger.audit_of_jobs import JOB_CHECKS
 from memline.ledger.audit_parts import Check, either, is_one_of, none_of
+from memline.ledger.erase_rows import ERASED
 from memline.ledger.schema import (
     entities,
     entity_links,
@@ -97,6 +98,7 @@ _memory_and_lane = sa.select(
 _newer = memories.alias("newer")
 _superseded_by_nothing = sa.select(memories.c.id).where(
     is_one_of(memories.c.state, "superseded"),
+    memories.c.superseded_by != ERASED,
     none_of(_newer, _newer.c.id == memories.c.superseded_by, _newer.c.owner_no == memories.c.owner_no),
 )
 

@@ -24,6 +24,7 @@ from memline.ledger.outbox import enqueue
 from memline.ledger.pairs import has_pair
 from memline.ledger.retire import drop_postings
 from memline.ledger.schema import jobs, memories, memory_links, owners, postings, vectors
+from memline.ledger.sightings import record_sightings
 
 __all__ = ["Candidate", "commit_memories"]
 
@@ -59,6 +60,8 @@ class _Commit:
     changed: dict[str, dict[str, Any]] = field(default_factory=dict)
     history: list[dict[str, Any]] = field(default_factory=list)
     outcomes: dict[str, list[list[str]]] = field(default_factory=dict)
+    #: What was said again: (memory id, job id, when).
+    seen: list[tuple[str, str, datetime]] = field(default_factory=list)
 
 
 def commit_memories(
@@ -67,6 +70,7 @@ def commit_memories(
     *,
     model: str,
     extractor: str,
+    procedure: str = "",
     now: datetime,
     default_lifetime: Lifetime = None,
     keep: HistoryMode = HistoryMode.FULL,
@@ -74,9 +78,10 @@ def commit_memories(
     """Commits the facts of jobs, in the order given; returns each job's outcome as [memory id, event].
 
     The caller holds the subjects' locks and, exclusively, the owners'. A fact that is live in its scope already is reported as a
-    duplicate of it, an expired twin is retired first, and what a newer fact of the same owner answers anew is superseded. A second
-    commit of a job changes nothing: its memories' ids depend on the job alone, and a committed job is skipped. *default_lifetime* in
-    days, for memories without an expiration date in a namespace that says nothing of it.
+    duplicate of it and leaves a sighting there, an expired twin is retired first, and what a newer fact of the same owner answers anew
+    is superseded. A second commit of a job changes nothing: its memories' ids depend on the job alone, and a committed job is skipped.
+    *extractor* is recorded with the jobs, for a procedural memory followed by *procedure*, the version of its own rules.
+    *default_lifetime* in days, for memories without an expiration date in a namespace that says nothing of it.
     """
     work = _Commit(now, lifetimes_of(tx, (job.scope.namespace for job, candidates in found if candidates), default_lifetime))
     committed = _committed_before(tx, [job.no for job, _ in found])
@@ -99,7 +104,7 @@ def commit_memories(
                 state=state.value,
                 outcome=outcome,
                 reason=None if added else _why_nothing(outcome),
-                extractor=extractor if job.infer else None,
+                extractor=None if not job.infer else extractor if job.memory_type is None else extractor + procedure,
                 committed_at=now,
                 searchable_at=None if added else now,
             )
@@ -165,6 +170,8 @@ def _decide(work: _Commit, job: Job, ordinal: int, candidate: Candidate) -> list
     twin = work.by_hash.get((job.lane, hashed))
     if twin is not None and twin["state"] == "live":
         if not _expired(twin, work.now):
+            if twin.get("job_id") != job.id:  # twice in one turn is said once
+                work.seen.append((twin["id"], job.id, job.said_at))
             return [twin["id"], Event.DUPLICATE.value]
         _retire(work, twin, job)
     row = _memory_row(job, ordinal, candidate, hashed, work.now)
@@ -257,7 +264,7 @@ def _memory_row(job: Job, ordinal: int, candidate: Candidate, hashed: str, now: 
         "attributed_to": fact.attributed_to if job.infer else None,
         "role": fact.role,
         "actor_id": fact.actor,
-        "memory_type": None,
+        "memory_type": job.memory_type,
         "verbatim": not job.infer,
         "slot": fact.slot,
         "message": fact.message,
@@ -321,6 +328,7 @@ def _write(tx: Connection, work: _Commit, *, model: str, keep: HistoryMode) -> N
     for owner_no, (live, length) in sorted(delta.items()):
         tx.execute(sa.update(owners).where(owners.c.no == owner_no).values(live=owners.c.live + live, length=owners.c.length + length))
     write_history(tx, work.history, keep=keep)
+    record_sightings(tx, work.seen)
     shown = {row["id"]: (row["namespace"], row["version"]) for row in (*work.changed.values(), *work.rows)}
     enqueue(tx, "memory", shown, now=work.now)
 

@@ -66,6 +66,8 @@ class Job:
     said_at: datetime
     occurred_at: datetime | None
     handed_at: datetime
+    #: `turn.PROCEDURAL`, or None for facts.
+    memory_type: str | None = None
 
 
 def jobs_of_lease(connection: Connection, lease_id: str) -> list[Job]:
@@ -101,6 +103,7 @@ def _job(row: Row[Any]) -> Job:
         said_at=row.said_at,
         occurred_at=row.occurred_at,
         handed_at=row.handed_at,
+        memory_type=row.memory_type,
     )
 
 
@@ -194,6 +197,9 @@ def list_jobs(connection: Connection, namespace: str, *, state: str | None = Non
             jobs.c.finished_at,
             jobs.c.held_until,
             jobs.c.next_at,
+            jobs.c.extractor,
+            jobs.c.prompt_source,
+            jobs.c.prompt_hash,
             lanes.c.user_id,
             lanes.c.agent_id,
             lanes.c.run_id,

@@ -14,7 +14,17 @@ from sqlalchemy.engine import Connection
 from memline.contracts.scope import Subject
 from memline.ledger.schema import subjects
 
-__all__ = ["STRIPES", "epoch_sums", "lock_against_swap", "lock_all_subjects", "lock_claim", "lock_one_of", "lock_owners", "lock_subjects"]
+__all__ = [
+    "STRIPES",
+    "epoch_sums",
+    "lock_against_swap",
+    "lock_all_subjects",
+    "lock_claim",
+    "lock_key",
+    "lock_one_of",
+    "lock_owners",
+    "lock_subjects",
+]
 
 #: Number of advisory keys a class has.
 STRIPES = 512
@@ -34,6 +44,11 @@ def lock_one_of(tx: Connection, alone: Subject, beside: Iterable[Subject]) -> No
     exclusive = {_stripe(alone.key)}
     for stripe in sorted(exclusive | {_stripe(subject.key) for subject in beside}):
         tx.execute(_EXCLUSIVE if stripe in exclusive else _SHARED, {"kind": _SUBJECT, "keys": [stripe]})
+
+
+def lock_key(tx: Connection, key: str) -> None:
+    """Locks the subject with this key exclusively, for who knows nothing else of it."""
+    _lock(tx, _SUBJECT, (key,), exclusive=True)
 
 
 def lock_all_subjects(tx: Connection) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from memline.contracts.message import CONTEXT, CONTEXT_LIMIT, SOURCES, Message, cut
 from memline.contracts.receipt import Event
-from memline.contracts.turn import Message
 from memline.ledger.jobs import Job, Stage
 from memline.ledger.memories import MemoryRow
 from memline.ledger.results import FACTS, load_results
@@ -18,15 +18,13 @@ from memline.ledger.session import insert
 
 __all__ = ["forget_sources", "save_messages", "strip_payloads", "window_before"]
 
-#: Who says what a memory is made of; the rest of a turn is context.
-_SOURCES = ("user", "assistant")
-
 #: Messages of a job by their place in the turn; None: it is not known which, so all that may be a source.
 _Which = frozenset[int] | None
 
 
 def save_messages(tx: Connection, found: Sequence[Job]) -> None:
-    """Stores the messages of jobs at their places; a second time changes nothing. System and developer messages are no conversation.
+    """Stores the messages of jobs at their places; a second time changes nothing. System and developer messages are no conversation, and
+    a message that only calls tools says nothing; what a tool said is kept up to `CONTEXT_LIMIT`.
 
     Those that a memory came from which is deleted by now are left out.
     """
@@ -39,12 +37,12 @@ def save_messages(tx: Connection, found: Sequence[Job]) -> None:
             "job_id": job.id,
             "role": message.role,
             "name": message.name,
-            "text": message.text,
+            "text": cut(message.text, CONTEXT_LIMIT) if message.role in CONTEXT else message.text,
             "said_at": job.said_at,
         }
         for job in found
         for ordinal, message in enumerate(job.messages)
-        if message.role not in ("system", "developer") and not _is_withheld(withheld, job.id, ordinal, message.role)
+        if message.role in (*SOURCES, *CONTEXT) and message.text.strip() and not _is_withheld(withheld, job.id, ordinal, message.role)
     ]
     if rows:
         tx.execute(insert(tx, messages).on_conflict_do_nothing(index_elements=["job_id", "ordinal"]), rows)
@@ -81,7 +79,7 @@ def forget_sources(tx: Connection, rows: Sequence[MemoryRow]) -> None:
     whole = [job_id for job_id, which in withheld.items() if which is None]
     some = [{"job": job_id, "which": ordinal} for job_id, which in withheld.items() for ordinal in sorted(which or ())]
     if whole:
-        tx.execute(sa.delete(messages).where(messages.c.job_id.in_(whole), messages.c.role.in_(_SOURCES)))
+        tx.execute(sa.delete(messages).where(messages.c.job_id.in_(whole), messages.c.role.in_(SOURCES)))
     if some:
         said = (messages.c.job_id == sa.bindparam("job"), messages.c.ordinal == sa.bindparam("which"))
         tx.execute(sa.delete(messages).where(*said), some)
@@ -137,4 +135,4 @@ def _is_withheld(withheld: Mapping[str, _Which], job_id: str, ordinal: int, role
     if job_id not in withheld:
         return False
     which = withheld[job_id]
-    return role in _SOURCES if which is None else ordinal in which
+    return role in SOURCES if which is None else ordinal in which

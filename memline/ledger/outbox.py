@@ -28,6 +28,7 @@ __all__ = [
     "release",
     "requeue",
     "settle",
+    "show_again",
     "unsettled",
 ]
 
@@ -102,6 +103,24 @@ def settle(tx: Connection, rows: Iterable[OutboxRow], *, lease: str) -> list[str
     for which in _by_kind(gone):
         tx.execute(sa.delete(outbox).where(which))
     return [key.id for key in gone if key.kind == "memory"]
+
+
+def show_again(tx: Connection, rows: Sequence[OutboxRow], *, lease: str, now: datetime) -> int:
+    """Has the index shown anew what a relay wrote although it no longer had the rows: a late write may lie over a newer state.
+
+    What another relay has settled since comes back into the outbox; what another has at the moment it may not settle, since the version it
+    took is not the row's any more. What waits for nobody is shown anyway. Returns how many rows this relay had lost. They must be locked.
+    """
+    held = {(row.kind, row.object_id): row.lease for which in _by_kind(row.key for row in rows) for row in tx.execute(_leases(which))}
+    gone = [row for row in rows if (row.key.kind, row.key.id) not in held]
+    taken = [row.key for row in rows if held.get((row.key.kind, row.key.id), lease) not in (lease, None)]
+    for kind in sorted({row.key.kind for row in gone}):
+        enqueue(tx, kind, {row.key.id: (row.key.namespace, row.version) for row in gone if row.key.kind == kind}, now=now)
+    for which in _by_kind(taken):
+        # below zero: no row is ever written with such a version, and the index is shown the ledger's
+        tx.execute(sa.update(outbox).where(which).values(version=-1 - sa.func.abs(outbox.c.version)))
+    count(tx, "late_writes", len(gone) + len(taken))
+    return len(gone) + len(taken)
 
 
 def unsettled(
@@ -182,6 +201,10 @@ def _by_kind(keys: Iterable[ObjectKey]) -> list[sa.ColumnElement[bool]]:
     for key in keys:
         found.setdefault(key.kind, []).append(key.id)
     return [sa.and_(outbox.c.kind == kind, outbox.c.object_id.in_(ids)) for kind, ids in sorted(found.items())]
+
+
+def _leases(which: sa.ColumnElement[bool]) -> sa.Select[Any]:
+    return sa.select(outbox.c.kind, outbox.c.object_id, outbox.c.lease).where(which)
 
 
 def pending_objects(connection: Connection, keys: Sequence[ObjectKey]) -> set[ObjectKey]:

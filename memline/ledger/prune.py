@@ -21,6 +21,8 @@ from memline.contracts.receipt import Status
 from memline.ledger.counters import count
 from memline.ledger.jobs import Stage
 from memline.ledger.schema import (
+    erased_numbers,
+    erased_turns,
     idempotency_keys,
     jobs,
     lane_numbers,
@@ -119,9 +121,9 @@ def prune_keys(tx: Connection, *, keep: Retention, now: datetime, limit: int) ->
 
 
 def prune_receipts(tx: Connection, *, keep: Retention, now: datetime, limit: int) -> int:
-    """Removes at most *limit* receipts, each of turns that repeated a key and of lost ones, when the jobs of their time go, too."""
+    """Removes at most *limit* receipts, each of turns that repeated a key, of lost ones and of erased subjects, when the jobs of their time go, too."""
     removed = 0
-    for table, at in ((repeats, repeats.c.at), (lost_turns, lost_turns.c.noted_at)):
+    for table, at in ((repeats, repeats.c.at), (lost_turns, lost_turns.c.noted_at), (erased_turns, erased_turns.c.at)):
         rows = tx.execute(sa.select(table.c.turn_id).where(at <= now - keep.jobs).limit(limit).with_for_update(skip_locked=True)).all()
         _delete(tx, table, rows)
         removed += len(rows)
@@ -148,6 +150,9 @@ def prune_producers(tx: Connection, *, keep: Retention, now: datetime, limit: in
     ).all()
     _delete(tx, lane_numbers, rows)
     _delete(tx, lane_producers, rows)
+    table = erased_numbers.c
+    rows = tx.execute(sa.select(table.lane, table.producer).where(table.seen_at <= now - keep.producers).limit(limit)).all()
+    _delete(tx, erased_numbers, rows)
     _count(tx, {"producers_pruned": len(rows)})
     return len(rows)
 

@@ -10,8 +10,9 @@ from sqlalchemy.engine import Connection
 
 from memline.contracts.receipt import Event, ReceiptState, Status
 from memline.ledger.counters import count
-from memline.ledger.schema import jobs, lost_turns, memories, repeats
+from memline.ledger.schema import erased_turns, jobs, lost_turns, memories, repeats
 from memline.ledger.session import insert
+from memline.ledger.tombstones import REASON
 
 __all__ = ["note_lost", "receipt_state"]
 
@@ -25,7 +26,7 @@ def receipt_state(connection: Connection, turn_id: str, *, namespace: str | None
         query = query.where(jobs.c.namespace == namespace)
     job = connection.execute(query).one_or_none()
     if job is None:
-        return None
+        return _of_erased(connection, turn_id, namespace)
     if repeat is not None and repeat.conflict:
         reason = f"Its idempotency key was used before, by {job_id}, for another content."
         return ReceiptState(turn_id, Status.CONFLICT, reason=reason, same_as=job_id, finished=True)
@@ -44,6 +45,15 @@ def note_lost(tx: Connection, turn_id: str, *, now: datetime) -> None:
     """Records, and counts once, that a turn was asked for after `order_wait` and found nowhere."""
     noting = insert(tx, lost_turns).values(turn_id=turn_id, noted_at=now).on_conflict_do_nothing(index_elements=["turn_id"])
     count(tx, "lost_turns", len(tx.execute(noting.returning(lost_turns.c.turn_id)).all()))
+
+
+def _of_erased(connection: Connection, turn_id: str, namespace: str | None) -> ReceiptState | None:
+    """Of a turn whose subject was erased there is its id and its state."""
+    query = sa.select(erased_turns.c.state).where(erased_turns.c.turn_id == turn_id)
+    if namespace is not None:
+        query = query.where(erased_turns.c.namespace == namespace)
+    state = connection.execute(query).scalar_one_or_none()
+    return None if state is None else ReceiptState(turn_id, Status(state), reason=REASON, finished=True)
 
 
 def _results(connection: Connection, outcome: list[list[str]]) -> list[dict[str, Any]]:

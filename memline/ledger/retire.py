@@ -23,7 +23,19 @@ from memline.ledger.locks import lock_owners, lock_subjects
 from memline.ledger.memories import MemoryRow, load_memory
 from memline.ledger.messages import forget_sources
 from memline.ledger.outbox import enqueue, requeue
-from memline.ledger.schema import entities, entity_links, history, memories, memory_links, next_vectors, outbox, owners, postings, vectors
+from memline.ledger.schema import (
+    entities,
+    entity_links,
+    history,
+    memories,
+    memory_links,
+    next_vectors,
+    outbox,
+    owners,
+    postings,
+    sightings,
+    vectors,
+)
 from memline.ledger.session import Ledger, insert
 
 __all__ = ["delete_memories", "delete_memory", "drop_postings", "drop_unnamed", "expire_memory", "retire"]
@@ -108,7 +120,8 @@ def retire(
     _tell_index(tx, which, now=now)
     if whole_owners is not None:
         tx.execute(sa.delete(postings).where(postings.c.owner_no.in_(whole_owners)))
-    for column in (postings.c.memory_no, vectors.c.memory_no, next_vectors.c.memory_no, memory_links.c.memory_no, memory_links.c.to_no):
+    made = (postings, vectors, next_vectors, sightings, memory_links)
+    for column in (*(table.c.memory_no for table in made), memory_links.c.to_no):
         tx.execute(sa.delete(column.table).where(column.in_(picked)))
     links = sa.delete(entity_links).where(entity_links.c.memory_no.in_(picked)).returning(entity_links.c.entity_no)
     drop_unnamed(tx, set(tx.execute(links).scalars()), now=now)

@@ -7,6 +7,7 @@ conversation of its lane, and a `position`, its turn in the lane's queue: they d
 from __future__ import annotations
 
 from memline.ledger.schema_base import metadata
+from memline.ledger.schema_erase import erased_numbers, erased_turns, erasure_objects, tombstones
 from memline.ledger.schema_jobs import (
     counters,
     idempotency_keys,
@@ -33,6 +34,7 @@ from memline.ledger.schema_memories import (
     messages,
     outbox,
     postings,
+    sightings,
     vectors,
 )
 from memline.ledger.schema_search import index_tenants, namespace_options, next_entity_vectors, next_vectors
@@ -42,6 +44,9 @@ __all__ = [
     "entities",
     "entity_links",
     "entity_names",
+    "erased_numbers",
+    "erased_turns",
+    "erasure_objects",
     "history",
     "idempotency_keys",
     "index_tenants",
@@ -64,7 +69,9 @@ __all__ = [
     "owners",
     "postings",
     "repeats",
+    "sightings",
     "stage_results",
     "subjects",
+    "tombstones",
     "vectors",
 ]

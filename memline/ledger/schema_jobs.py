@@ -151,6 +151,10 @@ jobs = Table(
     Column("messages", sa.JSON),
     Column("infer", sa.Boolean, nullable=False),
     Column("prompt", sa.Text),
+    # whose instructions the prompt is ("call" or "namespace"), and its digest, which stays when the text is no longer kept
+    Column("prompt_source", sa.Text),
+    Column("prompt_hash", sa.Text),
+    Column("memory_type", sa.Text),
     Column("metadata", sa.JSON),
     Column("expires_on", sa.Date),
     Column("key", sa.Text),

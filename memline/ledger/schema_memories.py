@@ -18,6 +18,7 @@ __all__ = [
     "messages",
     "outbox",
     "postings",
+    "sightings",
     "vectors",
 ]
 
@@ -137,6 +138,17 @@ history = Table(
     Column("changes", sa.JSON(none_as_null=True)),
     UniqueConstraint("memory_id", "version"),
     sqlite_autoincrement=True,
+)
+
+#: When a memory was said again, by which turn: what a duplicate leaves. They go with their memory's text.
+sightings = Table(
+    "sightings",
+    metadata,
+    Column("memory_no", BigId, ForeignKey("memories.no", ondelete="CASCADE"), primary_key=True),
+    Column("job_id", sa.Text, primary_key=True),
+    Column("said_at", UtcTime, nullable=False),
+    Index(None, "memory_no", "said_at"),
+    Index(None, "job_id"),
 )
 
 #: What was said, in the order of the lane: the window of an extraction, the context of a result.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from enum import StrEnum
 from typing import Any
 
@@ -16,8 +16,10 @@ from sqlalchemy.engine import Connection
 
 from memline.contracts.content_hash import content_hash
 from memline.contracts.portable import PortableMemory
+from memline.contracts.scope import Scope
 from memline.ledger.pairs import has_pair
 from memline.ledger.schema import memories, owners
+from memline.ledger.tombstones import is_erased, running_tombstone
 
 __all__ = ["Decision", "Fate", "Known", "Twin", "decide", "is_placeholder", "known_of", "may_not_return"]
 
@@ -32,7 +34,7 @@ class Fate(StrEnum):
     DUPLICATE = "duplicate"
     #: Its id is here with another content, or elsewhere in this ledger.
     CONFLICT = "conflict"
-    #: It was deleted here, and stays so.
+    #: It was deleted here, or its subject was erased, and it stays so.
     DELETED = "deleted"
     #: It was deleted here, and comes back since that was asked for.
     RESTORED = "restored"
@@ -79,20 +81,29 @@ def is_placeholder(row: Any) -> bool:
     return bool(row.state == "deleted" and row.version == 1)
 
 
-def may_not_return(connection: Connection, found: Sequence[PortableMemory]) -> set[str]:
-    """Ids of memories that were here and were taken away: an import brings them back only where that is asked for.
+def may_not_return(connection: Connection, found: Sequence[PortableMemory], *, dated: bool = True) -> set[str]:
+    """Ids of memories that were here and were taken away, by `delete` (its row remains) or with their subject by `erase`: an import brings
+    them back only where that is asked for. Whatever else must keep a memory out belongs into this function: `decide` asks nobody else.
 
-    A deleted memory's row remains for this. Whatever else must keep a memory out of its scope (a tombstone of an erased subject) belongs
-    into this function: `decide` asks nobody else.
+    *dated* False: the times of *found* are not to be trusted, and everything of a subject that was ever erased counts as from before.
     """
     gone: set[str] = set()
     ids = [memory.id for memory in found]
     for start in range(0, len(ids), 500):
-        some = memories.c.id.in_(ids[start : start + 500])
-        gone |= set(
-            connection.execute(sa.select(memories.c.id).where(some, memories.c.state == "deleted", memories.c.version > 1)).scalars()
-        )
+        deleted = sa.and_(memories.c.state == "deleted", memories.c.version > 1)
+        gone |= set(connection.execute(sa.select(memories.c.id).where(memories.c.id.in_(ids[start : start + 500]), deleted)).scalars())
+    for scope in {memory.scope for memory in found}:
+        own = [memory for memory in found if memory.scope == scope]
+        first = min(memory.created_at for memory in own) if dated else datetime.min.replace(tzinfo=UTC)
+        if is_erased(connection, scope, first):
+            gone |= {memory.id for memory in own if not dated or is_erased(connection, scope, memory.created_at)}
     return gone
+
+
+def _being_erased(connection: Connection, found: Sequence[PortableMemory]) -> set[Scope]:
+    scopes = {memory.scope for memory in found}
+    running = {subject for scope in scopes for subject in scope.subjects if running_tombstone(connection, subject) is not None}
+    return {scope for scope in scopes if running & set(scope.subjects)}
 
 
 def known_of(connection: Connection, found: Sequence[PortableMemory]) -> Known:
@@ -116,16 +127,19 @@ _COMPARED = ("no", "id", "namespace", "lane", "state", "version", "md5", "metada
 
 
 def decide(
-    connection: Connection, found: Sequence[PortableMemory], *, restore_deleted: bool, now: datetime
+    connection: Connection, found: Sequence[PortableMemory], *, restore_deleted: bool, dated: bool = True, now: datetime
 ) -> tuple[list[Decision], Known]:
     """What becomes of each of *found*, in order, an earlier one counting as here for a later one; and what was known before."""
     known = known_of(connection, found)
-    gone = may_not_return(connection, found)
+    gone = may_not_return(connection, found, dated=dated)
+    erasing = _being_erased(connection, found) if gone and restore_deleted else set()
     taken: dict[str, PortableMemory] = {}
     live = dict(known.live)
     decisions = []
     for memory in found:
         decision = _by_id(known, taken, memory, gone, restore_deleted=restore_deleted)
+        if memory.scope in erasing:
+            decision = Decision(Fate.CONFLICT, "its subject is being erased")
         if decision.fate.stores and memory.state == "live":
             twin = live.get(_text_of(memory))
             if twin is not None and not twin.is_over(now):
@@ -152,9 +166,9 @@ def _by_id(known: Known, taken: dict[str, PortableMemory], memory: PortableMemor
     if memory.id in gone:
         if not restore_deleted:
             return Decision(Fate.DELETED)
-        if here is not None and here.lane != memory.scope.lane:
-            return Decision(Fate.CONFLICT, "it was deleted here in another scope")
-        return Decision(Fate.RESTORED)
+        if here is not None and here.state == "deleted" and not is_placeholder(here):
+            here_too = here.lane == memory.scope.lane
+            return Decision(Fate.RESTORED) if here_too else Decision(Fate.CONFLICT, "it was deleted here in another scope")
     if here is None:
         return Decision(Fate.NEW)
     if is_placeholder(here):

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from memline.contracts.fact import Relation
 from memline.contracts.filters import ScopeIds
-from memline.contracts.portable import PortableEvent, PortableLink, PortableMemory
+from memline.contracts.portable import PortableEvent, PortableLink, PortableMemory, PortableSighting
 from memline.contracts.scope import Scope
 from memline.ledger.memories import MemoryRow, load_memories, load_vectors, within
-from memline.ledger.schema import history, memories, memory_links
+from memline.ledger.schema import history, memories, memory_links, sightings
 from memline.ledger.session import Ledger
 
 __all__ = ["PAGE", "Wanted", "count_wanted", "read_memories", "snapshot"]
@@ -66,10 +66,12 @@ def read_memories(connection: Connection, wanted: Wanted, *, page: int = PAGE) -
             return
         events = _events(connection, [row.id for row in rows]) if wanted.history else {}
         links = _links(connection, [row.no for row in rows])
+        seen = _sightings(connection, [row.no for row in rows])
         found = load_vectors(connection, [row.no for row in rows], model=wanted.vectors_of) if wanted.vectors_of is not None else {}
         for row in rows:
             told = tuple(events.get(row.id, ())) if wanted.history else None
-            yield _portable(row, tuple(links.get(row.no, ())), told, found.get(row.no))
+            memory = _portable(row, told, found.get(row.no))
+            yield replace(memory, links=tuple(links.get(row.no, ())), sightings=tuple(seen.get(row.no, ())))
         after = rows[-1].no
 
 
@@ -78,9 +80,7 @@ def _which(wanted: Wanted) -> tuple[sa.ColumnElement[bool], ...]:
     return inside, memories.c.state.in_(_STATES)
 
 
-def _portable(
-    row: MemoryRow, links: tuple[PortableLink, ...], events: tuple[PortableEvent, ...] | None, vector: bytes | None
-) -> PortableMemory:
+def _portable(row: MemoryRow, events: tuple[PortableEvent, ...] | None, vector: bytes | None) -> PortableMemory:
     return PortableMemory(
         id=row.id,
         scope=Scope(row.namespace, row.user_id, row.agent_id, row.run_id),
@@ -102,7 +102,6 @@ def _portable(
         memory_type=row.memory_type,
         slot=row.slot,
         turn=row.job_id,
-        links=links,
         history=events,
         vector=vector,
     )
@@ -129,4 +128,12 @@ def _links(connection: Connection, nos: Sequence[int]) -> dict[int, list[Portabl
     found: dict[int, list[PortableLink]] = {}
     for no, to, relation in connection.execute(query):
         found.setdefault(no, []).append(PortableLink(to, Relation(relation)))
+    return found
+
+
+def _sightings(connection: Connection, nos: Sequence[int]) -> dict[int, list[PortableSighting]]:
+    query = sa.select(sightings.c.memory_no, sightings.c.job_id, sightings.c.said_at).where(sightings.c.memory_no.in_(list(nos)))
+    found: dict[int, list[PortableSighting]] = {}
+    for no, turn, at in connection.execute(query.order_by(sightings.c.memory_no, sightings.c.said_at, sightings.c.job_id)):
+        found.setdefault(no, []).append(PortableSighting(turn, at))
     return found

@@ -25,6 +25,7 @@ from memline.ledger.outbox import enqueue
 from memline.ledger.retire import expire_memory
 from memline.ledger.schema import history, memories, memory_links, owners, postings, vectors
 from memline.ledger.session import insert
+from memline.ledger.sightings import record_sightings
 from memline.ledger.transfer_decide import Decision, Fate, Known, decide
 from memline.ledger.transfer_jobs import Seats
 from memline.ledger.transfer_rows import history_rows, memory_row, placeholder_history, placeholder_row
@@ -77,6 +78,7 @@ def store_memories(
     model: str,
     now: datetime,
     restore_deleted: bool = False,
+    dated: bool = True,
     keep: HistoryMode = HistoryMode.FULL,
 ) -> Stored:
     """Stores what may be stored of *found*; *named*: those of the names they mention that are new in their scope.
@@ -84,7 +86,7 @@ def store_memories(
     The caller holds the locks of `lock_for`. A second time nothing is changed.
     """
     arriving = [each.memory for each in found]
-    decisions, known = decide(tx, arriving, restore_deleted=restore_deleted, now=now)
+    decisions, known = decide(tx, arriving, restore_deleted=restore_deleted, dated=dated, now=now)
     aliases = {memory.id: (memory, decision.other) for memory, decision in zip(arriving, decisions, strict=True) if decision.other}
     some = [(each, decision) for each, decision in zip(found, decisions, strict=True) if decision.fate.stores]
     dropped = 0
@@ -141,6 +143,8 @@ def _write(
     _put_made(tx, taken, model=model)
     told = [event for each in taken for event in history_rows(each.arriving.memory, each.row, restored=each.restored, now=now)]
     write_history(tx, [*told, *(placeholder_history(row, now=now) for row in placeholders.values())], keep=keep)
+    found = [each.arriving.memory for each in taken]
+    record_sightings(tx, [(memory.id, seen.turn, seen.at) for memory in found for seen in memory.sightings])
     enqueue(tx, "memory", {each.row["id"]: (each.row["namespace"], each.row["version"]) for each in taken}, now=now)
     return taken
 

@@ -13,6 +13,7 @@ from itertools import islice
 
 from sqlalchemy.engine import Connection
 
+from memline.contracts import failpoints
 from memline.contracts.index_object import IndexObject, Kind, ObjectKey
 from memline.ledger.memories import ids_ever_known, index_objects, namespaces_with_lanes, should_be_indexed
 from memline.ledger.outbox import pending_objects
@@ -57,6 +58,7 @@ def compare(
     while True:
         with ledger.read() as connection:
             ids = should_be_indexed(connection, kind, namespace, after=after, limit=PAGE)
+        failpoints.hit("reconcile.before_walk")
         states = list(islice(index.walk(kind, namespace, after=after, limit=PAGE, vectors=deep), PAGE))
         # A full page says nothing of what comes behind it: both sides are compared up to where both are known.
         ends = [page[-1] for page in (ids, [state.key.id for state in states]) if len(page) == PAGE]
@@ -91,6 +93,7 @@ def _second_look(ledger: Ledger, index: Index, suspects: Sequence[ObjectKey], *,
         before = index_objects(connection, suspects, whole=deep, upcoming=upcoming)
     with ledger.read() as connection:
         pending = pending_objects(connection, suspects)
+    failpoints.hit("reconcile.before_look")
     seen = index.look(suspects, vectors=deep)
     with ledger.read() as connection:
         now = index_objects(connection, suspects, whole=deep, upcoming=upcoming)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from memline.contracts import failpoints
 from memline.contracts.clock import Clock
 from memline.contracts.index_object import Kind
 from memline.ledger.counters import count
@@ -138,6 +139,8 @@ class Reconciler:
                 if name != Drift.LAG:
                     count(tx, f"drift_{name}", number)
             count(tx, "drift_repaired", len(broken))
+            failpoints.hit("reconcile.before_repair")
+        failpoints.hit("reconcile.after_repair")
 
     def _stop(self) -> tuple[str, str]:
         with self._ledger.read() as connection:

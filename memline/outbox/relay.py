@@ -18,7 +18,7 @@ from memline.contracts.ids import IdSource
 from memline.ledger.locks import lock_against_swap
 from memline.ledger.memories import index_objects
 from memline.ledger.meta import check_own_embedder
-from memline.ledger.outbox import OutboxRow, claim_outbox, lock_rows, mark_searchable, next_due, release, settle, unsettled
+from memline.ledger.outbox import OutboxRow, claim_outbox, lock_rows, mark_searchable, next_due, release, settle, show_again, unsettled
 from memline.ledger.session import Ledger
 from memline.search.index.port import Answer, Index, OfSpace, Write
 
@@ -144,6 +144,8 @@ class Relay:
         """Each object's own answer decides its row; while the index is away, all of them wait."""
         now = self._clock.now()
         lock_rows(tx, rows)
+        if not self._index.shares_ledger:
+            show_again(tx, rows, lease=lease, now=now)
         if isinstance(answers, _Away):
             pause = min(self._limits.longest_pause, 2.0**self._outages)
             self._outages = min(self._outages + 1, 20)

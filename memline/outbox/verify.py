@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from memline.ledger.audit import CHECKS, violations
+from memline.ledger.audit_erased import erased_and_there
 from memline.ledger.audit_rows import recomputed
 from memline.ledger.session import Ledger
 from memline.outbox.compare import KINDS, Difference, Drift, compare, namespaces_of
@@ -68,6 +69,10 @@ def verify(
         with ledger.read() as connection:
             for found in violations(connection, check, limit=limit):
                 report.add(found.store, found.problem, found.id)
+    told("erased subjects")
+    with ledger.read() as connection:
+        for store, problem, object_id in erased_and_there(connection, limit=limit):
+            report.add(store, problem, object_id)
     told("texts and turns")
     for found in recomputed(ledger, deep=deep, limit=limit):
         report.add(found.store, found.problem, found.id)

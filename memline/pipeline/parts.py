@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from memline.contracts.clock import Clock
 from memline.contracts.errors import MemlineError, ProviderRefused, ProviderUnavailable, ReplyUnreadable
 from memline.contracts.ids import IdSource
+from memline.contracts.message import Image
 from memline.language.ports import Analyser, Embedder
 from memline.ledger.claim import ClaimLimits
 from memline.ledger.history import HistoryMode
@@ -18,10 +19,21 @@ from memline.ledger.session import Ledger
 from memline.pipeline.extractors.port import Extractor
 from memline.search.index.port import Index
 
-__all__ = ["Batch", "Failure", "Parts", "Prepared", "RetryPolicy", "Send", "failure_of", "reason_of"]
+__all__ = ["Batch", "Failure", "Parts", "Prepared", "RetryPolicy", "Send", "Vision", "failure_of", "reason_of"]
 
 #: Sends claimed batches to whoever runs their next stage.
 Send = Callable[[Sequence[Lease]], None]
+
+
+class Vision(Protocol):
+    """Describes images (`pipeline.images.ImageReader`)."""
+
+    @property
+    def model(self) -> str: ...
+
+    def describe(self, image: Image, said: str) -> str:
+        """What is on *image*, sent with the text *said*; one line. Raises what a chat model raises."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +75,8 @@ class Parts:
     parallel_asks: int = 16
     #: Days that a memory without an expiration date lasts, where its namespace says nothing; None: for ever.
     default_lifetime: int | None = None
+    #: Describes images; None: turns with images are refused at the front door.
+    vision: Vision | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from memline.ledger.jobs import Job
 from memline.ledger.results import load_results
 from memline.pipeline.embed import embedded
 from memline.pipeline.extract import FACTS
+from memline.pipeline.extractors.procedure import procedure_version
 from memline.pipeline.own_embedder import check_storing
 from memline.pipeline.parts import Batch, Parts, Prepared
 
@@ -46,6 +47,7 @@ def commit(tx: Connection, parts: Parts, jobs: Sequence[Job], prepared: Prepared
         [(job, prepared.values[job.id]) for job in jobs],
         model=parts.embedder.model,
         extractor=parts.extractor.name,
+        procedure=f"/procedure-{procedure_version()}",
         now=parts.clock.now(),
         default_lifetime=parts.default_lifetime,
         keep=parts.history,

@@ -49,11 +49,13 @@ class Imported:
 
 
 class Importer:
-    """Imports into the ledger of *parts*. *restore_deleted*: what was deleted here may come back."""
+    """Imports into the ledger of *parts*. *restore_deleted*: what was deleted here, or erased, may come back. *dated* False: the source's
+    times do not say whether a memory is from before an erasure.
+    """
 
-    def __init__(self, parts: Parts, *, restore_deleted: bool = False) -> None:
+    def __init__(self, parts: Parts, *, restore_deleted: bool = False, dated: bool = True) -> None:
         self._parts = parts
-        self._restore_deleted = restore_deleted
+        self._options = {"restore_deleted": restore_deleted, "dated": dated}
 
     def take(self, found: Sequence[PortableMemory]) -> Imported:
         """Stores a batch. A memory's vector must be of this ledger's embedder.
@@ -74,7 +76,7 @@ class Importer:
         parts = self._parts
         left = [index for index in range(len(found)) if index not in refused]
         with parts.ledger.read() as connection:
-            decisions, _ = decide(connection, [found[index] for index in left], restore_deleted=self._restore_deleted, now=now)
+            decisions, _ = decide(connection, [found[index] for index in left], **self._options, now=now)
         needed = [index for index, decision in zip(left, decisions, strict=True) if decision.fate.stores]
         vectors = self._vectors(found, needed, refused)
         if any(index in refused for index in needed):
@@ -116,7 +118,7 @@ class Importer:
             lock_for(tx, [each.memory for each in (*arriving, *passed)])
             check_storing(tx, parts)
             if passed:
-                again, _ = decide(tx, [each.memory for each in (*arriving, *passed)], restore_deleted=self._restore_deleted, now=now)
+                again, _ = decide(tx, [each.memory for each in (*arriving, *passed)], **self._options, now=now)
                 if any(decision.fate.stores for decision in again[len(arriving) :]):
                     return None
             new = {(name.lane, name.norm) for name in named}
@@ -129,7 +131,7 @@ class Importer:
                 named,
                 model=parts.embedder.model,
                 now=now,
-                restore_deleted=self._restore_deleted,
+                **self._options,
                 keep=parts.history,
             )
 

@@ -11,6 +11,7 @@ from memline.contracts.turn import (
     Turn,
     check_expiration,
     check_idempotency_key,
+    check_memory_type,
     check_messages,
     check_metadata,
     check_text,
@@ -35,15 +36,19 @@ def build_turn(
     expiration_date: object = None,
     timestamp: object = None,
     idempotency_key: object = None,
+    memory_type: object = None,
+    vision: bool = False,
     max_turn: int = DEFAULT_MAX_TURN,
 ) -> Turn:
     """A turn of *scope* with a new id and the present time; it has no producer and no number yet.
 
-    *messages* is a string, a message or a list of messages in OpenAI's shape, *max_turn* a number of bytes. Every check is
-    made before an id is drawn. Raises InvalidInput or one of its kinds (InvalidMessage, TurnTooLarge, InvalidDate,
-    InvalidScopeId for an id inside metadata); nothing was changed then.
+    *messages* is a string, a message or a list of messages in OpenAI's shape, *vision* whether images in them will be described,
+    *max_turn* a number of bytes. Every check is made before an id is drawn. Raises InvalidInput or one of its kinds (InvalidMessage,
+    TurnTooLarge, InvalidDate, InvalidScopeId for an id inside metadata, ScopeRequired for a procedural memory without an agent);
+    nothing was changed then.
     """
-    checked = check_messages(messages, max_bytes=max_turn)
+    kind = check_memory_type(memory_type, scope)
+    checked = check_messages(messages, max_bytes=max_turn, vision=vision)
     kept = check_metadata(metadata)
     inferred = check_flag("infer", infer)
     instruction = _check_prompt(prompt, max_turn)
@@ -61,6 +66,7 @@ def build_turn(
         expires_on=expires_on,
         occurred_at=occurred_at,
         idempotency_key=key,
+        memory_type=kind,
     )
 
 

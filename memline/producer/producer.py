@@ -48,9 +48,9 @@ class Counts:
 class Producer:
     """One producer instance: hands turns over and keeps their order in each lane (guarantee G5).
 
-    *retry_every* is in seconds, *max_turn* in bytes. While Redis is away no caller waits for it: turns go to the spool, and a
-    thread of this instance asks for Redis every *retry_every* and sends them. A forked child is a new instance by itself: its
-    own id, numbers, connection and spool file. Safe between threads.
+    *retry_every* is in seconds, *max_turn* in bytes; *vision*: the workers have a model that describes images. While Redis is away no
+    caller waits for it: turns go to the spool, and a thread of this instance asks for Redis every *retry_every* and sends them. A forked
+    child is a new instance by itself: its own id, numbers, connection and spool file. Safe between threads.
     """
 
     def __init__(
@@ -62,6 +62,7 @@ class Producer:
         prefix: str = "memline",
         max_turn: int = DEFAULT_MAX_TURN,
         retry_every: float = 1.0,
+        vision: bool = False,
     ) -> None:
         self._redis_url = redis_url
         self._spool_folder = Path(spool_folder)
@@ -69,6 +70,7 @@ class Producer:
         self._clock = clock
         self._prefix = prefix
         self._max_turn = max_turn
+        self._vision = vision
         self._retry_every = retry_every
         self._closed = False
         self._begin()
@@ -103,6 +105,7 @@ class Producer:
         expiration_date: object = None,
         timestamp: object = None,
         idempotency_key: object = None,
+        memory_type: object = None,
     ) -> tuple[Turn, Status]:
         """Take a turn; where it is now is QUEUED (in Redis) or SPOOLED (on this disk).
 
@@ -121,6 +124,8 @@ class Producer:
             expiration_date=expiration_date,
             timestamp=timestamp,
             idempotency_key=idempotency_key,
+            memory_type=memory_type,
+            vision=self._vision,
             max_turn=self._max_turn,
         )
         lane = scope.lane

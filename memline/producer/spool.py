@@ -96,9 +96,10 @@ class Spool:
                 for line in lines:
                     if stop():
                         return sent
-                    send(line.decode("utf-8"))
+                    if line.strip():  # else the turn was erased (`erase_spool`)
+                        send(line.decode("utf-8"))
+                        sent += 1
                     self._sent(line)
-                    sent += 1
         return sent
 
     def close(self) -> None:
@@ -152,7 +153,7 @@ class Spool:
         found = []
         with self._failing("read"):
             for path in self._files():
-                lines = [len(line) + 1 for line in lines_of(path)]
+                lines = [len(line) + 1 for line in lines_of(path) if line.strip()]
                 found.append(SpoolStatus(path, len(lines), sum(lines), is_owned(path)))
         return found
 
@@ -172,7 +173,7 @@ class Spool:
                     if wire is not None:
                         send(wire)
                         sent += 1
-                    else:
+                    elif line.strip():  # else it was erased
                         with self._failing("adopted"):
                             file.set_aside(line)
                     with self._failing("adopted"):

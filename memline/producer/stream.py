@@ -271,6 +271,10 @@ class TurnStream:
 
     # Asking
 
+    def ask(self, call: Callable[[Any], Any]) -> Any:
+        """What *call* answers, given the client; its errors are those of every other call."""
+        return self._ask(call)
+
     def _ask(self, call: Callable[..., Any], *arguments: object) -> Any:
         with self._translated():
             return call(self._asking_client(), *arguments)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import sqlalchemy as sa
@@ -15,7 +16,7 @@ from memline.ledger.schema import vectors
 from memline.ledger.vectors import current_model, current_vector, current_vectors
 from memline.search.index.port import Recall
 from memline.search.question import Question, holds_time_words, is_question
-from memline.search.rows import CandidateRow, Reading, month_of, texts_of
+from memline.search.rows import CandidateRow, Reading, columns_of, month_of, texts_of
 from memline.search.signals import Arrays, Floats, idf
 
 __all__ = ["REACH", "Surroundings", "arrays_of", "spans_around", "surroundings_of"]
@@ -32,6 +33,8 @@ class Surroundings:
     """Visible rows in the order of lane, turn and place in the turn, and how far the neighbourhood of each goes."""
 
     rows: list[CandidateRow]
+    #: The same by name of the column.
+    columns: Any
     places: NDArray[np.int64]
     low: NDArray[np.intp]
     high: NDArray[np.intp]
@@ -78,19 +81,19 @@ def surroundings_of(nominees: Sequence[CandidateRow], near: Sequence[CandidateRo
     there = {row.no for row in seen}
     if further := [row for row in nominees if row.no not in there and reading.shows(row)]:
         seen = sorted([*seen, *further], key=lambda row: (row.lane, row.place, row.ordinal))
-    count = len(seen)
-    places = np.array([row.place for row in seen], np.int64)
-    numbers: dict[str, int] = {}
-    lanes = np.array([numbers.setdefault(row.lane, len(numbers)) for row in seen], np.int64)
+    count, columns = len(seen), columns_of(seen)
+    places = np.array(columns.place, np.int64)
+    number = {lane: number for number, lane in enumerate(dict.fromkeys(columns.lane))}
+    lanes = np.array([number[lane] for lane in columns.lane], np.int64)
     low, high = np.arange(count), np.arange(count) + 1
     # an extracted fact stands by itself: nothing said next to it is its context, nor is it nominated for it
-    alone = np.array([not row.verbatim for row in seen], np.bool_)
+    alone = ~np.array(columns.verbatim, np.bool_)
     for step in range(1, min(REACH + 1, count)):
         near_by = (lanes[step:] == lanes[:-step]) & (places[step:] - places[:-step] <= REACH)
         low[step:][near_by] -= 1
         high[:-step][near_by] += 1
     low[alone], high[alone] = np.flatnonzero(alone), np.flatnonzero(alone) + 1
-    return Surroundings(seen, places, low, high, alone, {row.no: index for index, row in enumerate(seen)})
+    return Surroundings(seen, columns, places, low, high, alone, {no: index for index, no in enumerate(columns.no)})
 
 
 def arrays_of(
@@ -110,13 +113,13 @@ def arrays_of(
 
     *recalled*: vectors that an index has at hand; the ledger is asked for the others.
     """
-    rows = around.rows
+    rows, columns = around.rows, around.columns
     worth = _worth(question, statistics, named)
-    counts = counts_of(connection, owner_nos, list(around.row_of), question.terms, statistics)
+    counts = counts_of(connection, owner_nos, columns.no, question.terms, statistics)
     same, other = _by_actor(rows, question, named, counts)
     return Arrays(
         counts=counts,
-        lengths=np.maximum(np.array([row.length for row in rows], np.float64), 1.0),
+        lengths=np.maximum(np.array(columns.length, np.float64), 1.0),
         worth=worth,
         codes=np.array([term in question.codes for term in question.terms], np.bool_),
         mean_length=statistics.mean_length,
@@ -126,14 +129,28 @@ def arrays_of(
         places=around.places,
         vectors=None if question.vector is None else _vectors(connection, rows, len(question.vector), question.model, recalled),
         query_vector=question.vector,
-        entity=np.array([entity_strength.get(row.no, 0.0) for row in rows], np.float64),
+        entity=_entity(around, entity_strength),
         same_actor=same,
         other_actor=other,
-        question=np.array([is_question(row.tail) for row in rows], np.float64),
+        question=np.array([is_question(tail) for tail in columns.tail], np.float64),
         time_words=_time_words(connection, rows, chosen, question),
         same_date=_same_date(rows, question),
-        superseded=np.array([row.state == "superseded" if reading.as_of is None else reading.is_past(row) for row in rows], np.float64),
+        superseded=_superseded(around, reading),
     )
+
+
+def _entity(around: Surroundings, strength: Mapping[int, float]) -> Floats:
+    found = np.zeros(len(around.rows))
+    for no, value in strength.items():
+        if (row := around.row_of.get(no)) is not None:
+            found[row] = value
+    return found
+
+
+def _superseded(around: Surroundings, reading: Reading) -> Floats:
+    if reading.as_of is None:
+        return np.array([state == "superseded" for state in around.columns.state], np.float64)
+    return np.array([reading.is_past(row) for row in around.rows], np.float64)
 
 
 _VECTORS = sa.select(vectors.c.memory_no, vectors.c.vector).where(
@@ -168,20 +185,15 @@ def _name_terms(question: Question, named: Collection[str]) -> set[str]:
 
 
 def _by_actor(rows: Sequence[CandidateRow], question: Question, named: Collection[str], counts: Floats) -> tuple[Floats, Floats]:
-    same, other = np.zeros(len(rows)), np.zeros(len(rows))
     if len(named) != 1:
-        return same, other
+        return np.zeros(len(rows)), np.zeros(len(rows))
     name = next(iter(named))
     names = _name_terms(question, named)
     columns = [column for column, term in enumerate(question.terms) if term in names]
-    for index, row in enumerate(rows):
-        if row.actor_id is None:
-            same[index] = 1.0 if columns and counts[index, columns].any() else 0.0
-        elif row.actor_id == name:
-            same[index] = 1.0
-        else:
-            other[index] = 1.0
-    return same, other
+    nobody = np.array([row.actor_id is None for row in rows], np.bool_)
+    spoke = np.array([row.actor_id == name for row in rows], np.bool_)
+    mentions = counts[:, columns].any(axis=1) if columns else np.zeros(len(rows), np.bool_)
+    return (spoke | (nobody & mentions)).astype(np.float64), (~spoke & ~nobody).astype(np.float64)
 
 
 def _time_words(connection: Connection, rows: Sequence[CandidateRow], chosen: Sequence[int], question: Question) -> Floats:
@@ -208,9 +220,10 @@ def _vectors(
     if recalled is not None and recalled.vectors.shape[1:] == (dimension,):
         # an index may lag or lead: its vector is the ledger's only where the version is the same
         held = np.array([recalled.row_of.get(row.id, -1) for row in rows], np.intp)
-        versions = np.array([row.version for row in rows], np.int64)
         usable = (held >= 0) & (held < len(recalled.versions))
-        usable[usable] = recalled.versions[held[usable]] == versions[usable]
+        usable[usable] = recalled.versions[held[usable]] == np.array([row.version for row in rows], np.int64)[usable]
+        if usable.all():
+            return recalled.vectors[held]
         found[usable] = recalled.vectors[held[usable]]
         missing = ~usable
     index_of = {rows[index].no: index for index in np.flatnonzero(missing).tolist()}

@@ -185,7 +185,7 @@ def _number_of_links(entity_no: sa.ColumnElement[int]) -> sa.ColumnElement[int]:
 
 def _counted(some: sa.Select[Any], entity_no: sa.ColumnElement[Any]) -> sa.ColumnElement[int]:
     """How many rows there are, "most" of them at most."""
-    part = some.limit(sa.bindparam("most", type_=sa.Integer)).correlate(entity_no.table).subquery()  # type: ignore[attr-defined]
+    part = some.limit(sa.bindparam("most", type_=sa.Integer)).correlate(entity_no.table).subquery()
     return sa.select(sa.func.count()).select_from(part).scalar_subquery()
 
 

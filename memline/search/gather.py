@@ -81,6 +81,8 @@ class Asked:
     statistics: TermStatistics
     #: Speakers that the question names.
     named: Collection[str]
+    #: Whether a lane lies in the scopes, of those that were looked at.
+    _lanes: dict[str, bool] = field(default_factory=dict, repr=False)
 
     @property
     def depth(self) -> int:
@@ -94,7 +96,10 @@ class Asked:
         """*row* passes the filter."""
         if self.reading.filtered:
             return self.filter.matches(filter_view(row))
-        return any(all(getattr(row, name) == value for name, value in scope.ids().items()) for scope in self.filter.scopes)
+        if (found := self._lanes.get(row.lane)) is None:  # the ids are those of the lane
+            found = any(all(getattr(row, name) == value for name, value in scope.ids().items()) for scope in self.filter.scopes)
+            self._lanes[row.lane] = found
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +243,8 @@ def _matching(asked: Asked, around: Surroundings, nominees: Sequence[CandidateRo
     if asked.reading.filtered:
         return [index for index in indices if asked.matches(around.rows[index])]
     lanes = {row.lane for row in nominees if asked.matches(row)}
+    if lanes.issuperset(around.columns.lane):
+        return list(indices)
     return [index for index in indices if around.rows[index].lane in lanes]
 
 

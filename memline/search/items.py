@@ -7,9 +7,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from memline.ledger.memories import MemoryRow
+from memline.ledger.sightings import Sightings
 from memline.search.entity_listing import EntityItem
 
-__all__ = ["entity_item", "history_item", "memory_item"]
+__all__ = ["entity_item", "history_item", "memory_item", "sightings_item"]
 
 _CHANGED = ("changes", "old_hash", "new_hash", "old_length", "new_length")
 _PRESENT = ("user_id", "agent_id", "run_id", "actor_id", "role", "attributed_to")
@@ -42,6 +43,13 @@ def memory_item(row: MemoryRow, score: float | None = None) -> dict[str, Any]:
     if row.superseded_by is not None:
         item["superseded_by"] = row.superseded_by
     return item
+
+
+def sightings_item(found: Sightings) -> dict[str, Any]:
+    """`sightings` of a memory that was said again: how often, and the newest times, oldest first; nothing where it was said once."""
+    if not found.number:
+        return {}
+    return {"sightings": {"count": found.number, "said_at": [_time(at) for at in found.said_at]}}
 
 
 def entity_item(item: EntityItem) -> dict[str, Any]:

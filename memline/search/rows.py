@@ -23,6 +23,7 @@ __all__ = [
     "candidate_columns",
     "candidates_between",
     "candidates_by_id",
+    "columns_of",
     "fetched",
     "filter_rows",
     "filter_view",
@@ -193,6 +194,11 @@ def texts_of(connection: Connection, nos: Sequence[int], *, most: int) -> dict[i
     for start in range(0, len(nos), _CHUNK):
         found |= dict(tuples(connection.execute(statement, {"nos": list(nos[start : start + _CHUNK]), "most": most})))
     return found
+
+
+def columns_of(rows: Sequence[CandidateRow]) -> Any:
+    """*rows* column by column: under each name what they have there, in order."""
+    return CandidateRow._make(zip(*rows, strict=True) if rows else [()] * len(CandidateRow._fields))
 
 
 def candidate_columns(plain: bool, *, filtered: bool, ids: bool = True) -> list[sa.ColumnElement[Any]]:

@@ -6,14 +6,11 @@ The same small conversation each time: 12 turns in 4 lanes, one turn handed over
 from __future__ import annotations
 
 import json
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,20 +21,28 @@ from memline.compose import House
 from memline.contracts.clock import SystemClock
 from memline.contracts.ids import TimeOrderedIds
 from memline.contracts.scope import Scope
-from memline.errors import MemlineError, ServiceUnavailable, UnknownReceipt
-from memline.ledger.counters import read_counters
+from memline.errors import MemlineError
 from memline.ledger.jobs import Stage
 from memline.ledger.leases import Lease
-from memline.ledger.schema import jobs, leases, memories, messages, outbox
-from memline.outbox.verify import verify
+from memline.ledger.schema import jobs, leases, outbox
 from memline.producer import TurnStream, build_turn
 from memline.settings import Settings, load_settings
 from memline.workers.celery_app import CelerySend, make_app
-from tests.chaos import changes
+from tests.chaos import changes, repairs
+from tests.chaos.checks import (
+    SCOPES,
+    TURNS,
+    problems_of_the_ledger,
+    problems_of_the_receipts,
+    problems_of_the_searches,
+    problems_of_the_stores,
+    said,
+)
+from tests.chaos.remote_index import RemoteIndex
 from tests.services import PostgresServer, RedisServer
 from tests.workers import Worker
 
-__all__ = ["FAULTS", "Case", "Outcome", "Servers", "run_case", "servers"]
+__all__ = ["FAULTS", "LEASE", "Case", "Outcome", "Run", "Servers"]
 
 #: Seconds; short, so that a lease that runs out is soon over.
 LEASE, RESEND, ORDER_WAIT = 3, 0.5, 2
@@ -58,16 +63,14 @@ FAULTS = {
     "index answer lost": "the index applies a write, its answer is lost",
 }
 
-_TURNS = 12
-_SCOPES = 4
-
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A point and a fault."""
+    """A point, a fault, and the index in use (embedded, weaviate)."""
 
     point: str
     fault: str
+    index: str = "embedded"
 
 
 @dataclass(slots=True)
@@ -79,6 +82,11 @@ class Outcome:
     problems: list[str] = field(default_factory=list)
     lost: int = 0
     allowed_to_be_lost: int = 0
+    #: What a reconcile pass after the fault had to repair, where there is one.
+    drift: int = 0
+    #: Searches that were asked during the fault, and how many of them the ledger answered alone.
+    searches: int = 0
+    without_index: int = 0
     #: From the fault to quiet, and of the whole case.
     lag_seconds: float = 0.0
     seconds: float = 0.0
@@ -90,33 +98,21 @@ class Outcome:
 
 @dataclass(slots=True)
 class Servers:
-    """A Redis and a PostgreSQL that may be killed."""
+    """A Redis, a PostgreSQL and, where the index is one, a Weaviate behind proxies, all of which may be killed."""
 
     redis: RedisServer
     postgres: PostgresServer
+    #: A database to copy.
+    template: str
+    remote: RemoteIndex | None = None
 
 
-@contextmanager
-def servers() -> Iterator[Servers]:
-    """Servers of the matrix's own."""
-    with RedisServer() as redis, PostgresServer() as postgres:
-        yield Servers(redis, postgres)
+class Run:
+    """The course of one case; `stop` ends what it started."""
 
+    #: Whether a reconcile pass comes before the stores are compared, also where the point is none of the reconciler's.
+    reconciles = False
 
-def run_case(found: Servers, case: Case) -> Outcome:
-    """Runs one case and says what held."""
-    folder = Path(tempfile.mkdtemp(prefix="memline-chaos-"))
-    database = found.postgres.create_database()
-    run = _Run(found, case, folder, found.postgres.url(database), f"chaos-{database}")
-    try:
-        return run.go()
-    finally:
-        run.stop()
-        found.postgres.drop_database(database)
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-class _Run:
     def __init__(self, found: Servers, case: Case, folder: Path, ledger_url: str, prefix: str) -> None:
         self.servers, self.case, self.folder = found, case, folder
         self.outcome = Outcome(case)
@@ -147,22 +143,24 @@ class _Run:
     # The course of a case
 
     def go(self) -> Outcome:
-        in_producer = self.case.point.startswith("hand_over.")
         verb = self.case.point.partition(".")[0]
-        in_caller = verb in changes.VERBS
-        self.start_worker(failpoints="" if in_producer or in_caller else self.failpoints())
+        in_worker = verb not in ("hand_over", repairs.POINTS_OF, *changes.VERBS)
+        self.prepare()
+        self.start_worker(failpoints=self.failpoints() if in_worker else "")
         memory = self.memory = Memory(settings=self.settings())
-        if in_caller:
+        if verb in changes.VERBS:
             self.change_in_a_process_that_fails(memory, verb)
-        elif in_producer:
+        elif verb == "hand_over":
             self.hand_over_in_a_process_that_fails(memory)
+        elif verb == repairs.POINTS_OF:
+            self.reconcile_in_a_process_that_fails(memory)
         else:
             if self.case.fault == "reordered delivery":
                 self.hand_over_reversed(memory)
             else:
-                self.hand_over(memory, 0, _TURNS)
+                self.hand_over(memory, 0, TURNS)
             self.fault_at_the_point()
-        if self.case.fault == "SIGKILL" and not (in_producer or in_caller) and self.outcome.reached:
+        if self.case.fault == "SIGKILL" and in_worker and self.outcome.reached:
             self.workers[0].wait()  # the mark is made just before the end
         if not any(worker.exit_code is None for worker in self.workers) or self.case.fault.startswith("lease expiry"):
             self.start_worker()
@@ -170,9 +168,16 @@ class _Run:
         self.wait_for_quiet()
         self.outcome.lag_seconds = time.monotonic() - started
         self.check(memory)
-        if in_caller:
+        if verb in changes.VERBS:
             self.outcome.problems += changes.problems_of(verb, memory, self.changed)
         return self.outcome
+
+    def prepare(self) -> None:
+        """What is there before the worker that meets the fault starts."""
+
+    def house(self) -> House:
+        """The parts of a process that no fault is made for."""
+        return House(self.settings())
 
     def settings(self) -> Settings:
         fields = {name.removeprefix("MEMLINE_").lower(): value for name, value in self.variables.items() if "TEST" not in name}
@@ -197,10 +202,10 @@ class _Run:
 
     def hand_over(self, memory: Memory, first: int, last: int) -> None:
         for number in range(first, last):
-            self.receipts.append(memory.add(_text(number), user_id=f"user-{number % _SCOPES}", idempotency_key=f"turn-{number}"))
-        if last == _TURNS:
-            self.receipts.append(memory.add(_text(0), user_id="user-0", idempotency_key="turn-0"))  # handed over twice
-            self.receipts.append(memory.add(_text(1), user_id="user-1"))  # said twice
+            self.receipts.append(memory.add(said(number), user_id=f"user-{number % SCOPES}", idempotency_key=f"turn-{number}"))
+        if last == TURNS:
+            self.receipts.append(memory.add(said(0), user_id="user-0", idempotency_key="turn-0"))  # handed over twice
+            self.receipts.append(memory.add(said(1), user_id="user-1"))  # said twice
 
     def hand_over_reversed(self, memory: Memory) -> None:
         """Numbered in order, delivered in reverse: as when one of two accept loops dies with the first half."""
@@ -208,10 +213,10 @@ class _Run:
         stream = TurnStream(self.servers.redis.url, prefix=self.variables["MEMLINE_REDIS_PREFIX"])
         producer = ids.new()
         wires = []
-        for number in range(_TURNS):
-            scope = Scope.of("default", f"user-{number % _SCOPES}")
-            turn = build_turn(scope, _text(number), ids=ids, clock=clock, idempotency_key=f"turn-{number}")
-            wires.append((turn.id, json.dumps({**json.loads(turn.to_wire()), "producer": producer, "number": number // _SCOPES + 1})))
+        for number in range(TURNS):
+            scope = Scope.of("default", f"user-{number % SCOPES}")
+            turn = build_turn(scope, said(number), ids=ids, clock=clock, idempotency_key=f"turn-{number}")
+            wires.append((turn.id, json.dumps({**json.loads(turn.to_wire()), "producer": producer, "number": number // SCOPES + 1})))
         for _, wire in reversed(wires):
             stream.append(wire)
         stream.close()
@@ -221,8 +226,8 @@ class _Run:
         """The application dies or is told an error; like a real one it hands over again, under the same keys."""
         program = (
             "from memline import Memory\nmemory = Memory()\n"
-            f"for n in range({_TURNS}):\n"
-            f"    memory.add('I bought lamp number %d.' % n, user_id='user-%d' % (n % {_SCOPES}), idempotency_key='turn-%d' % n)\n"
+            f"for n in range({TURNS}):\n"
+            f"    memory.add('I bought lamp number %d.' % n, user_id='user-%d' % (n % {SCOPES}), idempotency_key='turn-%d' % n)\n"
         )
         away = self.case.point.endswith("_spool")
         if away:
@@ -237,20 +242,31 @@ class _Run:
         producer.wait(30)
         if away and not self.case.fault.startswith("Redis"):
             self.servers.redis.restart()
-        self.hand_over(memory, 0, _TURNS)
+        self.hand_over(memory, 0, TURNS)
 
     def change_in_a_process_that_fails(self, memory: Memory, verb: str) -> None:
         """The application dies, or is told an error, while it updates or deletes, beside the conversation."""
         self.changed = changes.prepare(memory)
-        self.hand_over(memory, 0, _TURNS)
+        self.hand_over(memory, 0, TURNS)
         variables = self.variables | {"MEMLINE_FAILPOINTS": self.failpoints(), "MEMLINE_FAILPOINTS_DIR": str(self.marks)}
         caller = changes.begin(verb, self.changed, variables)
         self.fault_at_the_point()
         caller.wait(60)
         changes.call_until_done(verb, memory, self.changed)
 
+    def reconcile_in_a_process_that_fails(self, memory: Memory) -> None:
+        """The index was damaged, and the fault meets who repairs it; a worker goes on meanwhile."""
+        self.hand_over(memory, 0, TURNS)
+        self.wait_for_quiet()
+        house = self.house()
+        repairs.damage(house)
+        house.close(1)
+        reconciler = repairs.begin(self.variables | {"MEMLINE_FAILPOINTS": self.failpoints(), "MEMLINE_FAILPOINTS_DIR": str(self.marks)})
+        self.fault_at_the_point()
+        reconciler.wait(60)
+
     def fault_at_the_point(self) -> None:
-        self.outcome.reached = self.wait_for_mark()
+        self.outcome.reached = self.wait_for_mark(30 if self.changed else 8)  # an application that loads its models takes a while
         if self.case.fault == "Redis FLUSHALL" and not self.case.point.endswith("_spool"):
             self.outcome.allowed_to_be_lost = self.still_queued()
         self.do_fault()
@@ -269,7 +285,7 @@ class _Run:
             self.deliver_again()
         elif fault.startswith("index"):
             word = {"index down": "down 3", "index partial": "partial 3", "index answer lost": "lost 2"}[fault]
-            (self.folder / "fault").write_text(word, encoding="utf-8")
+            (self.folder / "fault").writesaid(word, encoding="utf-8")
             assert self.memory is not None
             self.receipts.append(self.memory.add("I bought a chair.", user_id="user-0"))  # something to write
 
@@ -288,7 +304,7 @@ class _Run:
         send(out)
         send(out)
         for row in raw:
-            user = f"user-{int(row['key'].removeprefix('turn-')) % _SCOPES}" if row["key"] else "user-1"
+            user = f"user-{int(row['key'].removeprefix('turn-')) % SCOPES}" if row["key"] else "user-1"
             wire = {
                 "v": 1, "id": row["id"], "namespace": "default", "user_id": user, "messages": row["messages"], "metadata": {},
                 "infer": True, "prompt": None, "expires_on": None, "occurred_at": None, "handed_at": row["handed_at"].isoformat(),
@@ -299,8 +315,8 @@ class _Run:
 
     # Waiting
 
-    def wait_for_mark(self) -> bool:
-        deadline = time.monotonic() + 8
+    def wait_for_mark(self, seconds: float) -> bool:
+        deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             if (self.marks / self.case.point).exists():
                 return True
@@ -315,7 +331,7 @@ class _Run:
         return number
 
     def wait_for_quiet(self) -> None:
-        house = House(self.settings())
+        house = self.house()
         deadline = time.monotonic() + 60
         try:
             while time.monotonic() < deadline:
@@ -340,46 +356,25 @@ class _Run:
 
     def check(self, memory: Memory) -> None:
         problems = self.outcome.problems
-        states = []
-        for receipt in self.receipts:
-            try:
-                states.append(receipt.refresh())
-            except (UnknownReceipt, ServiceUnavailable) as error:
-                problems.append(f"receipt: {type(error).__name__}")
-        lost = [state for state in states if state.status is Status.LOST]
-        self.outcome.lost = len(lost)
-        if len(lost) > self.outcome.allowed_to_be_lost:
-            problems.append(f"{len(lost)} turns lost, {self.outcome.allowed_to_be_lost} were only queued")
-        bad = sorted({state.status.value for state in states} - {"searchable", "lost"})
-        if bad:
-            problems.append(
-                f"receipts ended {', '.join(bad)}: " + "; ".join(str(state.reason) for state in states if state.status.value in bad)
-            )
-        house = House(self.settings())
-        with house.ledger.read() as connection:
-            texts = list(connection.execute(sa.select(memories.c.text).where(memories.c.state == "live")).scalars())
-            said = connection.execute(sa.select(messages.c.lane, messages.c.text).order_by(messages.c.lane, messages.c.place)).all()
-            lost_counted = read_counters(connection)["lost_turns"] + read_counters(connection)["order_gaps"]
-        if len(texts) != len(set(texts)):
-            problems.append(f"{len(texts) - len(set(texts))} memories doubled")
-        missing = {_fact(number) for number in range(_TURNS)} - set(texts)
-        if len(missing) > len(lost):
-            problems.append(f"{len(missing)} facts missing")
-        if lost and lost_counted == 0:
-            problems.append("what was lost was not counted")
-        for lane in {row.lane for row in said}:
-            numbers = [int(row.text.split()[4].rstrip(".")) for row in said if row.lane == lane and "lamp" in row.text]
-            first = list(dict.fromkeys(numbers))
-            if first != sorted(first):
-                problems.append("a lane is out of order")
-        report = verify(house.ledger, house.index, deep=True)
-        problems += [f"{store}: {problem} ({number})" for (store, problem), number in sorted(report.counts.items())]
-        if not self.outcome.lost:
-            for number in range(_SCOPES):
-                found = memory.search("which lamp was bought?", filters={"user_id": f"user-{number}"}, top_k=100, threshold=0)["results"]
-                if len([item for item in found if "lamp" in item["memory"]]) != _TURNS // _SCOPES:
-                    problems.append("a search does not find them all")
+        found, lost = problems_of_the_receipts(self.receipts, may_be_lost=self.outcome.allowed_to_be_lost)
+        problems += found
+        self.outcome.lost = lost
+        house = self.house()
+        problems += problems_of_the_ledger(house, lost=lost)
+        if self.reconciles or self.case.point.startswith(repairs.POINTS_OF):
+            self.reconcile(house)
+        problems += problems_of_the_stores(house)
+        if not lost:
+            problems += problems_of_the_searches(memory)
         house.close(1)
+
+    def reconcile(self, house: House) -> None:
+        """One full pass; the workers' relay shows the index what it finds."""
+        done = house.reconciler.run()
+        self.outcome.drift = done.repaired
+        if not done.complete:
+            self.outcome.problems.append("the reconcile pass did not come to its end")
+        self.wait_for_quiet()
 
     def stop(self) -> None:
         if self.memory is not None:
@@ -388,11 +383,3 @@ class _Run:
         for worker in self.workers:
             worker.signal(signal.SIGCONT) if worker.exit_code is None else None
             worker.kill()
-
-
-def _text(number: int) -> str:
-    return f"I bought lamp number {number}."
-
-
-def _fact(number: int) -> str:
-    return f"User bought lamp number {number}."

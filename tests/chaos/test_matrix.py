@@ -8,7 +8,11 @@ import pytest
 
 from memline.contracts.failpoints import POINTS
 from tests.chaos.matrix import OF_A_COMMAND, all_cases, some_cases, table
-from tests.chaos.scenario import FAULTS, Case, Outcome, run_case, servers
+from tests.chaos.remote import REPRESENTATIVE, remote_cases
+from tests.chaos.remote_index import REMOTE_FAULTS
+from tests.chaos.running import run_case, servers
+from tests.chaos.scenario import FAULTS, Case, Outcome
+from tests.weaviate_server import weaviate_binary
 
 pytestmark = pytest.mark.chaos
 
@@ -34,3 +38,21 @@ def test_a_seeded_part_of_the_matrix_holds() -> None:
 def test_a_failed_case_stands_out_in_the_table() -> None:
     failed = Outcome(Case("persist.taken", "SIGKILL"), reached=True, problems=["3 facts missing"])
     assert "**failed**" in table([failed])
+
+
+def test_every_fault_of_a_remote_index_is_in_the_matrix_of_weaviate() -> None:
+    cases = remote_cases()
+    assert {case.index for case in cases} == {"weaviate"}
+    assert {case.point for case in cases} <= set(POINTS)
+    assert {case.fault for case in cases} >= set(REMOTE_FAULTS)
+    assert len(cases) == len(set(cases))
+    assert set(REPRESENTATIVE) <= set(cases) and {case.fault for case in REPRESENTATIVE} == set(REMOTE_FAULTS)
+
+
+def test_a_part_of_the_matrix_of_weaviate_holds() -> None:
+    if weaviate_binary() is None:
+        pytest.skip("the matrix of weaviate was NOT run: it kills its server, so it needs a `weaviate` server binary on the PATH")
+    with servers("weaviate") as found:
+        outcomes = [run_case(found, case) for case in REPRESENTATIVE]
+    assert [(outcome.case, outcome.problems) for outcome in outcomes if not outcome.held] == []
+    assert all(outcome.reached for outcome in outcomes)

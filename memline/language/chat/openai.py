@@ -58,7 +58,7 @@ class OpenAIChat:
         """The strictest form that this server is not known to refuse."""
         return self._form
 
-    def complete(self, messages: Sequence[Mapping[str, str]], *, schema: Mapping[str, Any] | None = None) -> ChatReply:
+    def complete(self, messages: Sequence[Mapping[str, Any]], *, schema: Mapping[str, Any] | None = None) -> ChatReply:
         """The reply to *messages* (dicts with role and content), as JSON by *schema* where the server can.
 
         Raises ProviderUnavailable where another try may help, ProviderRefused where it won't.
@@ -97,7 +97,7 @@ class OpenAIChat:
             client.close()
 
     def _arguments(
-        self, messages: Sequence[Mapping[str, str]], schema: Mapping[str, Any] | None = None, form: ReplyForm = ReplyForm.SCHEMA
+        self, messages: Sequence[Mapping[str, Any]], schema: Mapping[str, Any] | None = None, form: ReplyForm = ReplyForm.SCHEMA
     ) -> dict[str, Any]:
         arguments: dict[str, Any] = {"model": self._model, "messages": [dict(message) for message in messages]}
         if not _OWN_TEMPERATURE.search(self._model):

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from memline.contracts.fact import Fact
+from memline.contracts.message import SOURCES, cut
 from memline.language.ports import ChatModel
 from memline.pipeline.extractors.port import Request
-from memline.pipeline.extractors.prompt import SCHEMA, SOURCES, build_messages, prompt_version
-from memline.pipeline.extractors.reply import read_facts
+from memline.pipeline.extractors.procedure import MAX_PROCEDURE, PROCEDURE_SCHEMA, build_procedure_messages, steps_of
+from memline.pipeline.extractors.prompt import SCHEMA, build_messages, prompt_version
+from memline.pipeline.extractors.reply import read_facts, read_text
 from memline.pipeline.extractors.slots import slot_of
 
 __all__ = ["ModelExtractor"]
@@ -19,7 +21,7 @@ _NOTHING = '{"memory": []}'
 
 
 class ModelExtractor:
-    """Port `Extractor` over a `ChatModel`: one call a turn, by the rules of `prompt.md`."""
+    """Port `Extractor` over a `ChatModel`: one call a turn, by the rules of `prompt.md`; of `procedure.md` for a procedural memory."""
 
     def __init__(self, chat: ChatModel) -> None:
         self._chat = chat
@@ -41,11 +43,18 @@ class ModelExtractor:
 
         A reply that the server cut ("length") is returned too; `read` finds it unreadable where it is. Raises what the chat model raises.
         """
-        if not any(message.role in SOURCES and message.text.strip() for message in request.messages):
+        if request.procedural:
+            if not steps_of(request.messages):
+                return _NOTHING
+            text = self._chat.complete(build_procedure_messages(request), schema=PROCEDURE_SCHEMA).text
+        elif not any(message.role in SOURCES and message.text.strip() for message in request.messages):
             return _NOTHING
-        text = self._chat.complete(build_messages(request), schema=SCHEMA).text
+        else:
+            text = self._chat.complete(build_messages(request), schema=SCHEMA).text
         return text.replace("\x00", "\ufffd").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
     def read(self, reply: str, request: Request) -> Sequence[Fact]:
         """The facts in a reply; raises ReplyUnreadable. A slot is added where the text plainly fills one."""
+        if request.procedural:
+            return [] if reply == _NOTHING else [Fact(cut(read_text(reply), MAX_PROCEDURE), "assistant")]
         return [replace(fact, slot=slot_of(fact.text)) for fact in read_facts(reply, request)]

@@ -33,10 +33,12 @@ class Request:
     window: tuple[Message, ...] = ()
     #: The nearest live memories of the owner, at most 10.
     known: tuple[Known, ...] = ()
-    #: Custom instructions of this call.
+    #: Custom instructions of this call, or of the namespace.
     prompt: str | None = None
     #: There is an agent and no user: facts are the agent's.
     of_agent: bool = False
+    #: One memory of what the agent did, step by step, is wanted, in place of facts; there is no window then, and nothing is known.
+    procedural: bool = False
 
 
 class Extractor(Protocol):
@@ -65,5 +67,9 @@ class Extractor(Protocol):
         ...
 
     def read(self, reply: str, request: Request) -> Sequence[Fact]:
-        """The facts in a reply; raises ReplyUnreadable where it is not one. Needs only `request.known` and `request.messages`."""
+        """The facts in a reply; raises ReplyUnreadable where it is not one.
+
+        Needs only `request.known`, `request.messages` and `request.procedural`; for a procedural request several facts are taken as the
+        lines of one memory.
+        """
         ...

@@ -1,10 +1,9 @@
 """A chat model's reply as facts: tolerant of how it is wrapped, strict about what it says.
 
-Read are the object {"memory": […]} (also under other names), a bare list, and items that are objects or strings, in code fences, with "
-    "chatter
-around, after thoughts in <think> tags, with trailing commas or wrong escapes. A reply is unreadable, so that it is asked for again, if it
-was cut off, holds no such JSON, holds items of which none is a memory, or a lone surrogate. Only an explicit empty list means that there
-is nothing to remember. What an item says about identity is never looked at.
+Read are the object {"memory": […]} (also under other names), a bare list, and items that are objects or strings, in code fences, with
+chatter around, after thoughts in <think> tags, with trailing commas or wrong escapes. A reply is unreadable, so that it is asked for again,
+if it was cut off, holds no such JSON, holds items of which none is a memory, or a lone surrogate. Only an explicit empty list means that
+there is nothing to remember. What an item says about identity is never looked at.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from memline.contracts.fact import Fact, Link, Relation
 from memline.pipeline.extractors.port import Request
 from memline.pipeline.extractors.sentences import pieces
 
-__all__ = ["MAX_TEXT", "read_facts"]
+__all__ = ["MAX_TEXT", "read_facts", "read_text"]
 
 #: A longer text is several facts, cut at sentences.
 MAX_TEXT = 2000
@@ -56,6 +55,19 @@ def read_facts(reply: str, request: Request) -> list[Fact]:
     if items and not facts:
         raise _unreadable(reply, f"none of its {len(items)} items is a memory")
     return facts
+
+
+def read_text(reply: str) -> str:
+    """The one text in *reply*, {"memory": "…"}; where it holds a list of texts, they are its lines. Raises ReplyUnreadable."""
+    items = _items(reply)
+    if items is None:
+        raise _unreadable(reply, "it holds no complete JSON with a memory")
+    text = "\n".join(found for item in items if (found := _text_of(item)) is not None)
+    if not text:
+        raise _unreadable(reply, "its memory is empty")
+    if _SURROGATE.search(text):
+        raise _unreadable(reply, "its text holds half of a surrogate pair")
+    return text
 
 
 def _unreadable(reply: str, reason: str) -> ReplyUnreadable:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from memline.contracts.errors import ReplyUnreadable
 from memline.contracts.fact import Fact
-from memline.contracts.turn import Message
+from memline.contracts.message import Message, without_marks
 from memline.pipeline.extractors.assistant import worth_keeping
 from memline.pipeline.extractors.pleasantries import (
     is_pleasantry_chinese,
@@ -21,6 +21,7 @@ from memline.pipeline.extractors.pleasantries import (
     without_opening_english,
 )
 from memline.pipeline.extractors.port import Request
+from memline.pipeline.extractors.procedure import steps_of
 from memline.pipeline.extractors.relative_dates import with_dates
 from memline.pipeline.extractors.requests_english import asked, is_request, said_in_request, without_lead_in
 from memline.pipeline.extractors.rules_chinese import (
@@ -51,6 +52,7 @@ _DEPENDS = re.compile(
 )
 _SPECIFIC = re.compile(r"\d|(?<=[\w,;)] )[A-Z][^\W\d_]|[\"“「《]")
 _SHOWS = re.compile(r"here(?:['’]s| is| are)\b.{0,100}:$", re.IGNORECASE | re.DOTALL)
+_IMAGE = re.compile(r"^\[image: (.+)\]$", re.MULTILINE)
 _CODE = re.compile(r"\d{5}|(?=\S*\d)(?=\S*[A-Za-z])\S{4}")
 _ABBREVIATED = re.compile(r"(?:\b[A-Za-z]\.(?:[A-Za-z]\.)*|\b(?:Inc|Ltd|Co|Corp|Jr|Sr|etc|St|Ave|Blvd)\.|\.\.)$")
 
@@ -77,7 +79,7 @@ class RuleExtractor:
 
     @property
     def name(self) -> str:
-        return "rules-2"
+        return "rules-3"
 
     @property
     def paid(self) -> bool:
@@ -89,10 +91,14 @@ class RuleExtractor:
 
     def ask(self, request: Request) -> str:
         """The facts as JSON: {"memory": [{"text", "attributed_to", "slot", "message"}]}."""
+        if request.procedural:
+            steps = steps_of(request.messages)
+            found_steps = [{"text": steps, "attributed_to": "assistant", "slot": None, "message": None}] if steps else []
+            return json.dumps({"memory": found_steps}, ensure_ascii=False)
         seen: set[tuple[str, str]] = set()
         found: list[dict[str, str | int | None]] = []
         for index, message in enumerate(request.messages):
-            for statement in _statements(message, request.messages):
+            for statement in _statements(message, request.messages, of_agent=request.of_agent):
                 if (key := (message.role, statement.text)) in seen:
                     continue
                 seen.add(key)
@@ -114,21 +120,34 @@ class RuleExtractor:
             ) from None
 
 
-def _statements(message: Message, turn: Sequence[Message]) -> list[_Statement]:
-    """What one message states, in order."""
+def _statements(message: Message, turn: Sequence[Message], *, of_agent: bool) -> list[_Statement]:
+    """What one message states, in order; *of_agent*: the memories are the agent's own, so what it says of itself counts in full."""
+    text = without_marks(message.text)
+    shown = [found.group(1) for found in _IMAGE.finditer(text)]
+    if shown:
+        text = _IMAGE.sub("", text)
     if message.role == "user":
         speaker = _Speaker(message.name or "User", message.name or "用户")
-        return _of_person(message.text, speaker)
+        return [*_of_person(text, speaker), *_of_images(shown, speaker)]
     if message.role != "assistant":
         return []
     names = {other.name for other in turn if other.role == "user"}
     person = names.pop() if len(names) == 1 else None
     speaker = _Speaker(message.name or "Assistant", message.name or "助手", person or "User")
-    if message.name and len(message.text) <= MAX_FACT:  # a named speaker in a conversation of people
-        return _of_person(message.text, replace(speaker, addressee=None))
+    if (message.name or of_agent) and len(text) <= MAX_FACT:  # a named speaker in a conversation of people, or whose memories they are
+        return [*_of_person(text, replace(speaker, addressee=None)), *_of_images(shown, speaker)]
     said_before = " ".join(other.text for other in turn if other.role == "user")
-    kept = worth_keeping(message.text, said_before)
-    return [statement for sentence in kept for statement in _of_sentence(sentence, speaker)]
+    kept = worth_keeping(text, said_before)
+    return [*(statement for sentence in kept for statement in _of_sentence(sentence, speaker)), *_of_images(shown, speaker)]
+
+
+def _of_images(shown: Sequence[str], speaker: _Speaker) -> Iterator[_Statement]:
+    """An image was described by a model: who shared it, and what is on it, in its words."""
+    for text in shown:
+        chinese = is_chinese(text)
+        told = f"{speaker.chinese}分享了一张图片：" if chinese else f"{speaker.english} shares an image: "
+        for piece in pieces(text, MAX_FACT):
+            yield _Statement(told + piece, None, False, chinese)
 
 
 def _of_person(text: str, speaker: _Speaker) -> list[_Statement]:

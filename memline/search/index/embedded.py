@@ -60,6 +60,11 @@ class EmbeddedIndex:
         return f"embedded (numpy {np.__version__}, form {embedded_tables.FORM})"
 
     @property
+    def store(self) -> Ledger:
+        """The file that the tables lie in."""
+        return self._store
+
+    @property
     def shares_ledger(self) -> bool:
         return self._store is self._ledger
 

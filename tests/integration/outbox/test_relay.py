@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from datetime import timedelta
 
@@ -207,6 +208,56 @@ def test_rows_of_a_relay_that_died_are_shown_by_another_after_its_lease(parts: P
     advance(parts, 60)
     other.drain()
     equals_the_ledger(parts)
+    assert states(parts) == ["searchable"] * 3
+
+
+def test_what_a_relay_writes_after_its_lease_ran_out_is_shown_again_as_it_is(parts: Parts) -> None:
+    deleted = ids(parts)[0]
+    late, other = make_relay(parts), make_relay(parts, ids="other")
+
+    def during(writes: Sequence[Write]) -> None:
+        index_of(parts).during = None
+        advance(parts, 60)
+        delete_memory(parts.ledger, "default", deleted, now=parts.clock.now())
+        other.drain()
+
+    index_of(parts).during = during
+    assert late.run_once() == 5
+    assert ObjectKey("memory", "default", deleted) in index_of(parts).objects
+    other.drain()
+    equals_the_ledger(parts)
+    assert table(parts.ledger, outbox) == []
+    with parts.ledger.read() as connection:
+        assert read_counters(connection)["late_writes"] == 5
+
+
+def test_a_relay_does_not_settle_what_another_wrote_late_in_the_middle_of_its_own_round(parts: Parts) -> None:
+    deleted = ids(parts)[0]
+    late, other = make_relay(parts), make_relay(parts, ids="other")
+    read, may_write = threading.Event(), threading.Event()
+
+    def of_the_late_one(writes: Sequence[Write]) -> None:
+        index_of(parts).during = None
+        read.set()
+        assert may_write.wait(30)
+
+    def of_the_other(writes: Sequence[Write]) -> None:
+        index_of(parts).during = None
+        may_write.set()
+        thread.join()
+
+    index_of(parts).during = of_the_late_one
+    thread = threading.Thread(target=late.run_once)
+    thread.start()
+    assert read.wait(30)
+    advance(parts, 60)
+    delete_memory(parts.ledger, "default", deleted, now=parts.clock.now())
+    index_of(parts).during = of_the_other
+    assert other.run_once() == 5
+    assert len(table(parts.ledger, outbox)) == 5
+    other.drain()
+    equals_the_ledger(parts)
+    assert table(parts.ledger, outbox) == []
     assert states(parts) == ["searchable"] * 3
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import redis
 
-from memline.contracts.turn import Turn
+from memline.contracts.turn import WIRE_VERSION, Turn
 from memline.ledger.counters import read_counters
 from memline.ledger.jobs import Stage
 from memline.ledger.leases import Lease
@@ -58,7 +58,7 @@ def recorded(name: str) -> list[dict[str, Any]]:
 
 def newer(turn: Turn) -> str:
     """As a version to come may write it: other fields, another shape."""
-    return json.dumps({"v": 2, "id": turn.id, "who": {"user": "ann"}, "said": ["…"]})
+    return json.dumps({"v": WIRE_VERSION + 1, "id": turn.id, "who": {"user": "ann"}, "said": ["…"]})
 
 
 def loop(parts: Parts, stream: TurnStream, consumer: str = "one", **given: Any) -> AcceptLoop:
@@ -145,13 +145,13 @@ def test_the_loop_does_not_spin_on_an_entry_that_it_left(parts: Parts, stream: T
 
 def test_a_newer_worker_gets_at_once_what_an_older_one_left(parts: Parts, stream: TurnStream, monkeypatch: pytest.MonkeyPatch) -> None:
     turn = make_turn("one", id="new")
-    stream.append(json.dumps(json.loads(turn.to_wire()) | {"v": 2}))
+    stream.append(json.dumps(json.loads(turn.to_wire()) | {"v": WIRE_VERSION + 1}))
     older = loop(parts, stream, "older")
     older.run_once(block_ms=0)
     assert isinstance(parts.clock, HandClock)
     parts.clock.advance(parts.order_wait)  # Redis's clock has not moved: an older worker looked just now
     assert older.run_once(block_ms=0) == 0
-    monkeypatch.setattr("memline.contracts.turn.WIRE_VERSION", 2)
+    monkeypatch.setattr("memline.contracts.turn.WIRE_VERSION", WIRE_VERSION + 1)
     assert loop(parts, stream, "newer").run_once(block_ms=0) == 1
     assert [row.id for row in table(parts.ledger, jobs)] == ["new"]
     assert stream.length() == 0

@@ -101,9 +101,9 @@ BAD_MESSAGES: list[tuple[object, str]] = [
         "messages[0].content must be a string or a list of parts, not dict",
     ),
     ([{"role": "user", "content": ["fine", 5]}], "messages[0].content[1] must be a content part, not int"),
-    ([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "secret"}}]}], "messages[0].content[0] is not a text part"),
-    ([{"role": "user", "content": [{"text": "secret"}]}], "messages[0].content[0] is not a text part"),
-    ([{"role": "user", "content": [{"type": ["text"]}]}], "messages[0].content[0] is not a text part"),
+    ([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "secret"}}]}], "messages[0].content[0] is an image: set MEMLINE_VI"),
+    ([{"role": "user", "content": [{"text": "secret"}]}], "messages[0].content[0].type must be a string, not NoneType"),
+    ([{"role": "user", "content": [{"type": ["text"]}]}], "messages[0].content[0].type must be a string, not list"),
     ([{"role": "user", "content": [{"type": "text"}]}], "messages[0].content[0].text must be a string, not NoneType"),
     ([{"role": "user", "content": [{"type": "text", "text": 5}]}], "messages[0].content[0].text must be a string, not int"),
     (

@@ -13,6 +13,24 @@ depends_on = None
 
 def upgrade() -> None:
     op.create_table(
+        "erased_numbers",
+        sa.Column("lane", sa.Text(), nullable=False),
+        sa.Column("producer", sa.Text(), nullable=False),
+        sa.Column("expected", sa.BigInteger(), nullable=False),
+        sa.Column("seen_at", UtcTime, nullable=False),
+        sa.PrimaryKeyConstraint("lane", "producer", name=op.f("pk_erased_numbers")),
+    )
+    op.create_index(op.f("ix_erased_numbers_seen_at"), "erased_numbers", ["seen_at"], unique=False)
+    op.create_table(
+        "erased_turns",
+        sa.Column("turn_id", sa.Text(), nullable=False),
+        sa.Column("namespace", sa.Text(), nullable=False),
+        sa.Column("state", sa.Text(), nullable=False),
+        sa.Column("at", UtcTime, nullable=False),
+        sa.PrimaryKeyConstraint("turn_id", name=op.f("pk_erased_turns")),
+    )
+    op.create_index(op.f("ix_erased_turns_at"), "erased_turns", ["at"], unique=False)
+    op.create_table(
         "index_tenants",
         sa.Column("tenant", sa.Text(), nullable=False),
         sa.Column("namespace", sa.Text(), nullable=False),
@@ -38,6 +56,35 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("namespace", "name", name=op.f("pk_namespace_options")),
     )
     op.create_table(
+        "tombstones",
+        sa.Column("id", sa.Text(), nullable=False),
+        sa.Column("subject", sa.Text(), nullable=False),
+        sa.Column("namespace", sa.Text(), nullable=False),
+        sa.Column("kind", sa.Text(), nullable=False),
+        sa.Column("hash", sa.Text(), nullable=False),
+        sa.Column("key_id", sa.Text(), nullable=False),
+        sa.Column("epoch", sa.BigInteger(), nullable=False),
+        sa.Column("place", IdText, nullable=False),
+        sa.Column("at", UtcTime, nullable=False),
+        sa.Column("phase", sa.Text(), nullable=False),
+        sa.Column("started_at", UtcTime, nullable=False),
+        sa.Column("finished_at", UtcTime, nullable=True),
+        sa.Column("waits", sa.JSON(), nullable=False),
+        sa.Column("counts", sa.JSON(), nullable=False),
+        sa.Column("certificate", sa.JSON(none_as_null=True), nullable=True),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_tombstones")),
+    )
+    op.create_index(op.f("ix_tombstones_subject"), "tombstones", ["subject"], unique=False)
+    op.create_table(
+        "erasure_objects",
+        sa.Column("erasure", sa.Text(), nullable=False),
+        sa.Column("kind", sa.Text(), nullable=False),
+        sa.Column("object_id", sa.Text(), nullable=False),
+        sa.Column("namespace", sa.Text(), nullable=False),
+        sa.ForeignKeyConstraint(["erasure"], ["tombstones.id"], name=op.f("fk_erasure_objects_erasure")),
+        sa.PrimaryKeyConstraint("erasure", "kind", "object_id", name=op.f("pk_erasure_objects")),
+    )
+    op.create_table(
         "next_entity_vectors",
         sa.Column("entity_no", BigId, nullable=False),
         sa.Column("source", sa.Text(), nullable=False),
@@ -59,11 +106,24 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("memory_no", name=op.f("pk_next_vectors")),
     )
     op.create_index(op.f("ix_next_vectors_memory_no_source_model"), "next_vectors", ["memory_no", "source", "model"], unique=False)
+    op.create_table(
+        "sightings",
+        sa.Column("memory_no", BigId, nullable=False),
+        sa.Column("job_id", sa.Text(), nullable=False),
+        sa.Column("said_at", UtcTime, nullable=False),
+        sa.ForeignKeyConstraint(["memory_no"], ["memories.no"], name=op.f("fk_sightings_memory_no"), ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("memory_no", "job_id", name=op.f("pk_sightings")),
+    )
+    op.create_index(op.f("ix_sightings_job_id"), "sightings", ["job_id"], unique=False)
+    op.create_index(op.f("ix_sightings_memory_no_said_at"), "sightings", ["memory_no", "said_at"], unique=False)
     op.add_column("history", sa.Column("old_hash", sa.Text(), nullable=True))
     op.add_column("history", sa.Column("new_hash", sa.Text(), nullable=True))
     op.add_column("history", sa.Column("old_length", sa.Integer(), nullable=True))
     op.add_column("history", sa.Column("new_length", sa.Integer(), nullable=True))
     op.add_column("history", sa.Column("changes", sa.JSON(none_as_null=True), nullable=True))
+    op.add_column("jobs", sa.Column("prompt_source", sa.Text(), nullable=True))
+    op.add_column("jobs", sa.Column("prompt_hash", sa.Text(), nullable=True))
+    op.add_column("jobs", sa.Column("memory_type", sa.Text(), nullable=True))
     op.create_index(op.f("ix_lanes_namespace_run_id"), "lanes", ["namespace", "run_id"], unique=False)
     op.create_index(
         "ix_memories_expires_on",

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memline.contracts.message import CONTEXT_LIMIT
 from memline.contracts.turn import Message
 from memline.pipeline.extractors.port import Known, Request
 from memline.pipeline.extractors.prompt import SCHEMA, build_messages, prompt_version
@@ -56,11 +57,21 @@ def test_no_text_changes_the_structure(text: str) -> None:
     assert _turn(request)["messages"] == [{"index": 0, "role": "user", "text": text}]
 
 
-def test_system_and_tool_messages_are_no_source_but_keep_their_index(request_of: RequestOf) -> None:
-    request = request_of(Message("system", "secret prompt"), "hello", Message("tool", "secret tool"), Message("assistant", "yes"))
+def test_system_messages_are_not_shown_and_tools_are_context_apart(request_of: RequestOf) -> None:
+    turn = (Message("system", "secret prompt"), Message("user", "hello"), Message("tool", "21 degrees"), Message("assistant", "yes"))
+    request = request_of(*turn, Message("developer", "secret, too"), Message("function", " "))
     system, user = build_messages(request)
-    assert [message["index"] for message in json.loads(user["content"])["messages"]] == [1, 3]
+    told = json.loads(user["content"])
+    assert [message["index"] for message in told["messages"]] == [1, 3]
+    assert told["tools"] == [{"index": 2, "text": "21 degrees"}]
     assert "secret" not in system["content"] + user["content"]
+
+
+def test_what_a_tool_said_is_cut_in_the_turn_and_in_the_window(request_of: RequestOf) -> None:
+    long = Message("tool", "t" * 5000)
+    turn = _turn(request_of("x", long, window=(long, Message("assistant", ""), Message("system", "secret"))))
+    assert len(turn["tools"][0]["text"]) == CONTEXT_LIMIT == 2000
+    assert [(line["role"], len(line["text"])) for line in turn["window"]] == [("tool", 300)]
 
 
 def test_the_time_of_the_turn_is_told(request_of: RequestOf) -> None:
@@ -93,7 +104,7 @@ def test_an_agents_turn_is_told_from_the_agents_side(request_of: RequestOf) -> N
 
 
 def test_the_rules_have_a_version() -> None:
-    assert prompt_version() == "1"
+    assert prompt_version() == "2"
 
 
 def test_the_schema_is_strict_at_every_level() -> None:

@@ -1,0 +1,76 @@
+"""What a paid extraction is shown beside its turn: the lane's last messages, and the owner's memories nearest to what was said.
+
+The texts of a whole batch are embedded in one call; what comes of it is looked up job by job, when the job is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from memline.contracts.errors import ProviderError
+from memline.contracts.message import SOURCES, without_marks
+from memline.language.ports import Vectors
+from memline.ledger.jobs import Job
+from memline.ledger.messages import window_before
+from memline.pipeline.extractors.port import Known, Request
+from memline.pipeline.parts import Batch, Parts
+from memline.search.nearest import nearest_live, nearest_to
+
+__all__ = ["NEAREST", "WINDOW", "embedded_contexts", "plain_request", "with_context"]
+
+#: Messages before the turn that a model is shown, and live memories.
+WINDOW, NEAREST = 10, 10
+
+#: Texts that are embedded between two looks at the lease.
+_CHUNK = 256
+
+
+def plain_request(job: Job) -> Request:
+    """What is asked of a turn, without context."""
+    of_agent = job.scope.agent_id is not None and job.scope.user_id is None
+    return Request(messages=job.messages, said_at=job.said_at, prompt=job.prompt, of_agent=of_agent, procedural=job.memory_type is not None)
+
+
+def embedded_contexts(parts: Parts, batch: Batch, found: Sequence[Job]) -> dict[str, Vectors]:
+    """By job, the vector (shape (1, dimension)) of what was said in its turn, from one call for all of *found*.
+
+    A job that is not in the answer embeds its own: it says nothing, or the call failed, which then fails those jobs only whose text it was.
+    """
+    if not parts.extractor.wants_context or len(found) < 2:
+        return {}
+    texts = {job.id: text for job in found if job.memory_type is None and (text := _said(job)).strip()}
+    if len(texts) < 2:
+        return {}
+    ids = list(texts)
+    vectors: dict[str, Vectors] = {}
+    try:
+        for start in range(0, len(ids), _CHUNK):
+            some = ids[start : start + _CHUNK]
+            batch.keep()
+            made = parts.embedder.embed([texts[job_id] for job_id in some])
+            vectors |= {job_id: made[row : row + 1] for row, job_id in enumerate(some)}
+    except ProviderError:
+        return vectors
+    return vectors
+
+
+def with_context(parts: Parts, job: Job, vectors: Vectors | None) -> Request:
+    """The request for *job* as it is now, with what it may look at; *vectors*: of what was said in it, where they are there already."""
+    plain = plain_request(job)
+    if not parts.extractor.wants_context or plain.procedural:
+        return plain
+    with parts.ledger.read() as connection:
+        window = window_before(connection, job.lane, job.place, size=WINDOW)
+    now = parts.clock.now()
+    if vectors is None:
+        nearest = nearest_live(parts.ledger, parts.index, parts.embedder, job.scope, _said(job), k=NEAREST, now=now)
+    else:
+        model = parts.embedder.model
+        nearest = nearest_to(parts.ledger, parts.index, job.scope, vectors, model=model, k=NEAREST, today=now.date())
+    known = tuple(Known(str(number), row.id, row.text) for number, row in enumerate(nearest))
+    return replace(plain, window=tuple(window), known=known)
+
+
+def _said(job: Job) -> str:
+    return "\n".join(without_marks(message.text) for message in job.messages if message.role in SOURCES)
