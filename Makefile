@@ -45,6 +45,8 @@ bench-search: $(VENV)/installed-dev
 chaos: $(VENV)/installed-dev
 	@MEMLINE_CHAOS_FULL=1 $(BIN)/python -m pytest tests/chaos/test_lanes.py tests/chaos/test_bounded_growth.py
 	@$(BIN)/python -m tests.chaos.matrix --write
+	@if command -v weaviate >/dev/null; then $(BIN)/python -m tests.chaos.matrix --index weaviate --write; \
+		else echo "The matrix of weaviate was NOT run: it kills its server, so it needs a \`weaviate\` server binary on the PATH."; fi
 
 clean:
 	rm -rf $(VENV) .memline-demo dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

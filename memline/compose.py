@@ -162,7 +162,7 @@ class House:
         stones = missing(ledger, file)
         if stones:
             removed = replay(ledger, stones, self._erase_key(make=False), now=self.clock.now())
-            _log.warning("The ledger lacked %d tombstones and is older than them: %d memories and turns were erased again.", len(stones), removed)
+            _log.warning("The ledger lacked %d tombstones: %d memories and turns that it had were erased again.", len(stones), removed)
 
     def _erase_key(self, *, make: bool) -> EraseKey | None:
         from memline.outbox.tombstone_file import load_key

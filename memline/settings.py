@@ -89,7 +89,7 @@ class Settings(BaseSettings):
     )
     erase_key: SecretStr | None = Field(
         None,
-        description="Secret of the tombstones' hashes, the same on every machine that erases; unset: the file erase.key in the home folder.",
+        description="Secret of the tombstones' hashes, the same on every machine that erases; unset: erase.key in the home folder.",
     )
     lease: _Seconds = Field(60.0, description="A worker that says nothing for this long is taken for dead.")
     resend: _Seconds = Field(5.0, description="A batch that nobody took for this long is sent again.")

@@ -13,7 +13,7 @@ from memline.cli.houses import open_house
 from memline.cli.options import AgentId, AsJson, RunId, UserId, scope_ids
 from memline.cli.screen import bar, fresh_table, note, print_json, screen, text
 from memline.contracts.errors import ConfigurationError, ScopeRequired
-from memline.contracts.scope import Scope, Subject
+from memline.contracts.scope import Scope
 
 __all__ = ["app", "erase"]
 

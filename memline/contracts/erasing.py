@@ -25,7 +25,7 @@ class MarkedTurn:
 
 @dataclass(frozen=True, slots=True)
 class Sought:
-    """The subject that is erased. *value*: its id; None where an erasure is resumed by who does not know it: then damaged lines are not told."""
+    """The subject that is erased. *value*: its id; None where whoever resumes an erasure does not know it: damaged lines are not told then."""
 
     key: str
     namespace: str

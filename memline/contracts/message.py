@@ -175,12 +175,15 @@ def _content(path: str, content: object, role: str, vision: bool) -> tuple[list[
         return [], ()
     if isinstance(content, str):
         return [content], ()
-    if not isinstance(content, Sequence) or isinstance(content, (bytes, bytearray)):
-        raise InvalidMessage(f"{path} must be a string or a list of parts, not {type(content).__name__}.")
+    parts = [(path, content)]  # one part alone, as mem0's users write an image
+    if not isinstance(content, Mapping):
+        if not isinstance(content, Sequence) or isinstance(content, (bytes, bytearray)):
+            raise InvalidMessage(f"{path} must be a string or a list of parts, not {type(content).__name__}.")
+        parts = [(f"{path}[{index}]", part) for index, part in enumerate(content)]
     texts: list[str] = []
     images: list[Image] = []
-    for index, part in enumerate(content):
-        found = _part(f"{path}[{index}]", part, role, vision)
+    for where, part in parts:
+        found = _part(where, part, role, vision)
         if isinstance(found, Image):
             images.append(found)
         else:

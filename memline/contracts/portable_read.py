@@ -24,7 +24,7 @@ _STATES = ("live", "superseded", "expired")
 _EVENTS = tuple(event.value for event in Event if event is not Event.DUPLICATE)
 _MD5 = re.compile(r"[0-9a-f]{32}", re.ASCII)
 
-#: Longest value of a small field (a role, an actor, a reason, a slot), in characters.
+#: Longest value of a small field (a role, a reason, a slot), in characters.
 _LONGEST = 1024
 
 #: Versions, ordinals and lengths are 32-bit numbers in the ledger.
@@ -101,7 +101,7 @@ def read_memory(line: Mapping[str, Any], namespace: str, header: ExportHeader, *
         metadata=check_metadata(line.get("metadata")),
         attributed_to=_text(line, "attributed_to"),
         role=_text(line, "role"),
-        actor_id=_text(line, "actor_id"),
+        actor_id=_text(line, "actor_id", longest=None),
         memory_type=_text(line, "memory_type"),
         slot=_text(line, "slot"),
         turn=_text(line, "turn") or memory_id,
@@ -170,7 +170,7 @@ def _event(path: str, raw: Mapping[str, Any]) -> PortableEvent:
         old_text=_text(raw, "old_text", path, longest=None),
         new_text=_text(raw, "new_text", path, longest=None),
         job_id=_text(raw, "job_id", path),
-        actor_id=_text(raw, "actor_id", path),
+        actor_id=_text(raw, "actor_id", path, longest=None),
         role=_text(raw, "role", path),
         reason=_text(raw, "reason", path),
         old_hash=hashes["old_hash"],

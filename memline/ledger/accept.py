@@ -25,7 +25,7 @@ from memline.ledger.schema import idempotency_keys, jobs, lane_numbers, lane_pro
 from memline.ledger.session import insert
 from memline.ledger.tombstones import end_erased, expected_after_erasure, turns_of_erased
 
-__all__ = ["Accepted", "Outcome", "accept_turns", "release_held"]
+__all__ = ["Accepted", "Outcome", "accept_turns", "ensure_lanes", "release_held"]
 
 
 class Outcome(StrEnum):

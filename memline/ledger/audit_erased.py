@@ -1,4 +1,4 @@
-"""The check of erased subjects: what was committed before a tombstone must not be there. Ids are digests in a tombstone, so it is no SQL."""
+"""The check of erased subjects: what was committed before a tombstone is gone. A tombstone has a digest of the id, so this is no SQL."""
 
 from __future__ import annotations
 

@@ -193,7 +193,7 @@ def _raise_epoch(tx: Connection, key: str) -> int:
 
 
 def _cancel(tx: Connection, whose: Whose, *, now: datetime) -> list[list[Any]]:
-    """Ends the jobs of the subject that are not through. Their batches stay while a worker has them: so it is seen when that one has ended."""
+    """Ends the jobs of the subject that are not through. A batch stays while a worker has it: so it is seen when that one has ended."""
     open_jobs = sa.and_(whose.jobs, sa.or_(jobs.c.finished_at.is_(None), jobs.c.stage != Stage.DONE.value))
     waiting = lock_idle_lanes(tx, sa.select(jobs.c.lane).where(open_jobs))
     of_jobs = sa.select(jobs.c.lease_id).where(open_jobs, jobs.c.lease_id.is_not(None))

@@ -34,7 +34,7 @@ __all__ = ["census", "holders_of", "rows_by_id"]
 
 
 def census(connection: Connection, whose: Whose, erasure: str) -> dict[str, int]:
-    """Rows of the subject by table, found by its id and by what hangs on what has it; objects of this erasure that the outbox holds, too."""
+    """Rows of the subject by table, found by its id and by what hangs on what has it; what the outbox has of this erasure, too."""
     of_lanes = whose.lane_keys
     nos = sa.select(memories.c.no).where(whose.of(memories))
     ids = sa.select(memories.c.id).where(whose.of(memories))

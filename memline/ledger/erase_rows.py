@@ -207,7 +207,7 @@ def erase_lanes(tx: Connection, whose: Whose, erasure: str, *, now: datetime, wa
 
 
 def _state_left(state: str) -> str:
-    """What a job's state is when nothing else of it is left. A turn that was on its way, or has no searchable memory any more, is cancelled."""
+    """What a job's state is when nothing else of it is left: of one that was on its way, or not searchable yet, cancelled."""
     return state if state in (Status.SEARCHABLE, Status.FAILED, Status.CONFLICT) else Status.CANCELLED.value
 
 

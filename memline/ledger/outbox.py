@@ -19,6 +19,7 @@ from memline.ledger.session import insert
 __all__ = [
     "OutboxRow",
     "claim_outbox",
+    "disown",
     "enqueue",
     "lock_rows",
     "mark_searchable",
@@ -28,7 +29,6 @@ __all__ = [
     "release",
     "requeue",
     "settle",
-    "show_again",
     "unsettled",
 ]
 
@@ -105,22 +105,20 @@ def settle(tx: Connection, rows: Iterable[OutboxRow], *, lease: str) -> list[str
     return [key.id for key in gone if key.kind == "memory"]
 
 
-def show_again(tx: Connection, rows: Sequence[OutboxRow], *, lease: str, now: datetime) -> int:
-    """Has the index shown anew what a relay wrote although it no longer had the rows: a late write may lie over a newer state.
+def disown(tx: Connection, rows: Sequence[OutboxRow], *, lease: str) -> list[OutboxRow]:
+    """What a relay wrote although it no longer had the rows, which must be locked: its late write may lie over a newer state.
 
-    What another relay has settled since comes back into the outbox; what another has at the moment it may not settle, since the version it
-    took is not the row's any more. What waits for nobody is shown anyway. Returns how many rows this relay had lost. They must be locked.
+    Another relay that has such a row at the moment may not settle it any more, since the version it took is not the row's now. Returns
+    those that another has settled since: they are to be shown again (`enqueue`), in a transaction of their own, for the order of locks.
     """
     held = {(row.kind, row.object_id): row.lease for which in _by_kind(row.key for row in rows) for row in tx.execute(_leases(which))}
     gone = [row for row in rows if (row.key.kind, row.key.id) not in held]
     taken = [row.key for row in rows if held.get((row.key.kind, row.key.id), lease) not in (lease, None)]
-    for kind in sorted({row.key.kind for row in gone}):
-        enqueue(tx, kind, {row.key.id: (row.key.namespace, row.version) for row in gone if row.key.kind == kind}, now=now)
     for which in _by_kind(taken):
         # below zero: no row is ever written with such a version, and the index is shown the ledger's
         tx.execute(sa.update(outbox).where(which).values(version=-1 - sa.func.abs(outbox.c.version)))
     count(tx, "late_writes", len(gone) + len(taken))
-    return len(gone) + len(taken)
+    return gone
 
 
 def unsettled(

@@ -121,7 +121,7 @@ def prune_keys(tx: Connection, *, keep: Retention, now: datetime, limit: int) ->
 
 
 def prune_receipts(tx: Connection, *, keep: Retention, now: datetime, limit: int) -> int:
-    """Removes at most *limit* receipts, each of turns that repeated a key, of lost ones and of erased subjects, when the jobs of their time go, too."""
+    """Removes at most *limit* receipts, each of turns that repeated a key, of lost and of erased ones, when the jobs of their time go."""
     removed = 0
     for table, at in ((repeats, repeats.c.at), (lost_turns, lost_turns.c.noted_at), (erased_turns, erased_turns.c.at)):
         rows = tx.execute(sa.select(table.c.turn_id).where(at <= now - keep.jobs).limit(limit).with_for_update(skip_locked=True)).all()
@@ -150,9 +150,9 @@ def prune_producers(tx: Connection, *, keep: Retention, now: datetime, limit: in
     ).all()
     _delete(tx, lane_numbers, rows)
     _delete(tx, lane_producers, rows)
-    table = erased_numbers.c
-    rows = tx.execute(sa.select(table.lane, table.producer).where(table.seen_at <= now - keep.producers).limit(limit)).all()
-    _delete(tx, erased_numbers, rows)
+    of_erased = erased_numbers.c
+    old = sa.select(of_erased.lane, of_erased.producer).where(of_erased.seen_at <= now - keep.producers).limit(limit)
+    _delete(tx, erased_numbers, tx.execute(old).all())
     _count(tx, {"producers_pruned": len(rows)})
     return len(rows)
 

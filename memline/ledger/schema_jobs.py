@@ -151,10 +151,6 @@ jobs = Table(
     Column("messages", sa.JSON),
     Column("infer", sa.Boolean, nullable=False),
     Column("prompt", sa.Text),
-    # whose instructions the prompt is ("call" or "namespace"), and its digest, which stays when the text is no longer kept
-    Column("prompt_source", sa.Text),
-    Column("prompt_hash", sa.Text),
-    Column("memory_type", sa.Text),
     Column("metadata", sa.JSON),
     Column("expires_on", sa.Date),
     Column("key", sa.Text),
@@ -171,6 +167,10 @@ jobs = Table(
     now_or_null("committed_at"),
     now_or_null("searchable_at"),
     now_or_null("finished_at"),
+    # whose instructions the prompt is ("call" or "namespace"), and its digest, which stays when the text is no longer kept
+    Column("prompt_source", sa.Text),
+    Column("prompt_hash", sa.Text),
+    Column("memory_type", sa.Text),
     CheckConstraint(_STATES, name="state"),
     UniqueConstraint("lane", "position"),
     Index("ix_jobs_open", "lane", "position", sqlite_where=text(_OPEN), postgresql_where=text(_OPEN)),

@@ -40,7 +40,7 @@ def postgres_remains(ledger: Ledger, tables: Sequence[str]) -> dict[str, Any]:
         "remains": [
             {
                 "what": "removed rows in the pages of the tables and their indexes",
-                "until": "VACUUM has passed (autovacuum does it by itself) and the space is used again; VACUUM FULL writes the tables anew",
+                "until": "VACUUM has passed (autovacuum does) and the space is used again; VACUUM FULL writes the tables anew",
             },
             {
                 "what": f"the changes in write-ahead segments up to {told['wal_position']}",
@@ -99,7 +99,7 @@ def weaviate_remains(name: str) -> dict[str, Any]:
         "remains": [
             {
                 "what": "removed objects, with terms and vector, in the segments and logs of their shard",
-                "until": "Weaviate compacts these segments, which it does by itself and which no call forces; backups are not reached from here",
+                "until": "Weaviate compacts these segments, by itself: no call forces it; backups are not reached from here",
             }
         ],
     }

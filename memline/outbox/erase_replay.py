@@ -49,7 +49,7 @@ def replay(ledger: Ledger, stones: list[FiledStone], key: EraseKey | None, *, no
     for filed in stones:
         if key is None or key.id != filed.key_id:
             raise ConfigurationError(
-                f"The ledger lacks the tombstone {filed.id}: it was put back from an older backup, and what was erased must be erased again. "
+                f"The ledger lacks the tombstone {filed.id}: it was put back from an older backup, and must erase again. "
                 f"That needs the key {filed.key_id}, in MEMLINE_ERASE_KEY or in erase.key of the home folder, and it is "
                 + ("not there." if key is None else f"another one ({key.id}) that is there.")
             )

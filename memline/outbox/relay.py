@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from sqlalchemy.engine import Connection
 
@@ -18,7 +18,18 @@ from memline.contracts.ids import IdSource
 from memline.ledger.locks import lock_against_swap
 from memline.ledger.memories import index_objects
 from memline.ledger.meta import check_own_embedder
-from memline.ledger.outbox import OutboxRow, claim_outbox, lock_rows, mark_searchable, next_due, release, settle, show_again, unsettled
+from memline.ledger.outbox import (
+    OutboxRow,
+    claim_outbox,
+    disown,
+    enqueue,
+    lock_rows,
+    mark_searchable,
+    next_due,
+    release,
+    settle,
+    unsettled,
+)
 from memline.ledger.session import Ledger
 from memline.search.index.port import Answer, Index, OfSpace, Write
 
@@ -55,7 +66,8 @@ class Relay:
         self._clock = clock
         self._ids = ids
         self._limits = limits or RelayLimits()
-        self._outages = 0
+        #: When the index first did not answer, where it has not since.
+        self._away_since: datetime | None = None
         self._space = index.space if isinstance(index, OfSpace) else None
 
     def run_once(self) -> int:
@@ -83,6 +95,7 @@ class Relay:
             rows = self._claim(tx, lease)
             failpoints.hit("relay.claimed")
             if rows:
+                lock_rows(tx, rows)
                 self._conclude(tx, rows, self._ask(_writes(tx, rows), tx), lease)
             failpoints.hit("relay.before_settle")
         failpoints.hit("relay.after_settle")
@@ -107,8 +120,11 @@ class Relay:
         with self._ledger.write() as tx:
             lock_against_swap(tx)
             self._check_space(tx)  # what an index took that nobody asks any more is not settled
+            lock_rows(tx, rows)
+            late = disown(tx, rows, lease=lease)
             self._conclude(tx, rows, answers, lease)
             failpoints.hit("relay.before_settle")
+        self._show_again(late)
         failpoints.hit("relay.after_settle")
         return len(rows)
 
@@ -132,6 +148,14 @@ class Relay:
             answers += answer
         return answers
 
+    def _show_again(self, late: Sequence[OutboxRow]) -> None:
+        """What this relay wrote after its lease, when another had shown the index what was newer."""
+        for kind in sorted({row.key.kind for row in late}):
+            with self._ledger.write() as tx:
+                enqueue(
+                    tx, kind, {row.key.id: (row.key.namespace, row.version) for row in late if row.key.kind == kind}, now=self._clock.now()
+                )
+
     def _claim(self, tx: Connection, lease: str) -> list[OutboxRow]:
         limits = self._limits
         return claim_outbox(tx, lease=lease, seconds=limits.lease, limit=limits.rows, now=self._clock.now())
@@ -143,15 +167,13 @@ class Relay:
     def _conclude(self, tx: Connection, rows: Sequence[OutboxRow], answers: Sequence[Answer] | _Away, lease: str) -> None:
         """Each object's own answer decides its row; while the index is away, all of them wait."""
         now = self._clock.now()
-        lock_rows(tx, rows)
-        if not self._index.shares_ledger:
-            show_again(tx, rows, lease=lease, now=now)
         if isinstance(answers, _Away):
-            pause = min(self._limits.longest_pause, 2.0**self._outages)
-            self._outages = min(self._outages + 1, 20)
+            # by how long it has been away, and not by how often it was asked: what is written meanwhile asks each time
+            self._away_since = self._away_since or now
+            pause = min(self._limits.longest_pause, 1.0 + (now - self._away_since).total_seconds())
             release(tx, rows, lease=lease, next_at=now + timedelta(seconds=pause), error=answers.reason)
             return
-        self._outages = 0
+        self._away_since = None
         said = {answer.key: answer.error for answer in answers}
         errors = {row.key: said.get(row.key, "the index did not answer for this object") for row in rows}
         taken = [row for row in rows if errors[row.key] is None]

@@ -65,11 +65,16 @@ class Importer:
         now = self._parts.clock.now()
         found = [_as_of(memory, now) for memory in found]
         refused: dict[int, str] = {}
+        taken: IntegrityError | None = None
         for _ in range(_TRIES):
-            done = self._try(found, refused, now)
+            try:
+                done = self._try(found, refused, now)
+            except IntegrityError as error:  # an id that another import, of another owner, stored meanwhile
+                taken = error
+                continue
             if done is not None:
                 return done
-        raise ServiceUnavailable(f"What is imported was changed by others at each of {_TRIES} tries. Import the file again.")
+        raise ServiceUnavailable(f"What is imported was changed by others at each of {_TRIES} tries. Import the file again.") from taken
 
     def _try(self, found: Sequence[PortableMemory], refused: dict[int, str], now: datetime) -> Imported | None:
         """None where it has to be made anew."""
@@ -84,10 +89,7 @@ class Importer:
         analyses = dict(zip(needed, parts.analyser.analyse([found[index].text for index in needed]), strict=True))
         named = self._names(found, analyses)
         others = [index for index in left if index not in analyses]
-        try:
-            stored = self._store(found, analyses, vectors, others, named, now)
-        except IntegrityError:  # an id that another import, of another owner, stored meanwhile
-            return None
+        stored = self._store(found, analyses, vectors, others, named, now)
         if stored is None:
             return None
         by_index = dict(zip([*needed, *others], stored.decisions, strict=True))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from memline.contracts.errors import Closed, ConfigurationError, ServiceUnavailable
 from memline.contracts.turn import Turn
-from memline.producer.spool_file import SUFFIX, SpoolFile, is_owned, line_holds, lines_of
+from memline.producer.spool_file import SUFFIX, SpoolFile, is_owned, line_holds, lines_of, was_erased
 
 __all__ = ["Spool", "SpoolStatus"]
 
@@ -96,7 +96,7 @@ class Spool:
                 for line in lines:
                     if stop():
                         return sent
-                    if line.strip():  # else the turn was erased (`erase_spool`)
+                    if not was_erased(line):
                         send(line.decode("utf-8"))
                         sent += 1
                     self._sent(line)
@@ -153,7 +153,7 @@ class Spool:
         found = []
         with self._failing("read"):
             for path in self._files():
-                lines = [len(line) + 1 for line in lines_of(path) if line.strip()]
+                lines = [len(line) + 1 for line in lines_of(path) if not was_erased(line)]
                 found.append(SpoolStatus(path, len(lines), sum(lines), is_owned(path)))
         return found
 
@@ -173,7 +173,7 @@ class Spool:
                     if wire is not None:
                         send(wire)
                         sent += 1
-                    elif line.strip():  # else it was erased
+                    elif not was_erased(line):
                         with self._failing("adopted"):
                             file.set_aside(line)
                     with self._failing("adopted"):

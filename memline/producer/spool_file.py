@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from io import FileIO
 from pathlib import Path
 
-__all__ = ["SUFFIX", "TORN_SUFFIX", "SpoolFile", "is_owned", "line_holds", "lines_of"]
+__all__ = ["SUFFIX", "TORN_SUFFIX", "SpoolFile", "is_owned", "line_holds", "lines_of", "was_erased"]
 
 #: Name endings of a spool file, and of what was set aside from it because it is no whole line.
 SUFFIX = ".jsonl"
@@ -205,6 +205,11 @@ def line_holds(line: bytes, turn_id: str) -> bool:
         return bool(json.loads(line)["id"] == turn_id)
     except (ValueError, KeyError, TypeError):
         return False
+
+
+def was_erased(line: bytes) -> bool:
+    """Whether a turn stood here, and was overwritten (`erase_spool`)."""
+    return bool(line) and not line.strip(b" ")
 
 
 def is_owned(path: Path) -> bool:

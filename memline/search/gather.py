@@ -1,4 +1,11 @@
-"""From a question to candidates: the legs nominate, the ledger says what may be read, and what stands around it is fetched."""
+"""From a question to candidates: the legs nominate, the ledger says what may be read, and what stands around it is fetched.
+
+What one search asks is bounded, whatever its scope and others hold. Of one scope, with an embedded index whose vectors are at hand, at most
+`MOST_STATEMENTS` SQL statements, those around this module (owners, postings, speakers, result rows) among them, and `STATEMENTS_A_ROUND`
+for each further round. Each further scope of an OR adds three, the words leg of a run five a round; vectors that changed since, up to four.
+Ids and numbers go 5,000 a statement (500 of results), which only a top_k in the hundreds makes more than one.
+An index elsewhere is asked three times, and twice in each further round. Held by `tests/integration/search/test_round_trips.py`.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +34,8 @@ __all__ = ["Asked", "Gathered", "Phases", "gather"]
 
 #: Least depth of a leg; mem0 has the same.
 LEAST_DEPTH = 60
+#: SQL statements of one search of one scope, and of each further round.
+MOST_STATEMENTS, STATEMENTS_A_ROUND = 22, 2
 #: How often the legs go on, and how many times as deep each time.
 ROUNDS, DEEPER = 3, 4
 #: Rows of a scope that a filter is asked about first, and matching ones that are then scored without nomination.
@@ -127,19 +136,18 @@ def gather(ledger: Ledger, index: Index, asked: Asked, phases: Phases) -> Gather
                 return _around(connection, asked, rows, mentions, {}, only=True, recalled=_recall(index, asked))
     question = asked.question
     scopes = asked.filter.scopes
-    legs = Legs(
-        index, ledger, asked.namespace, scopes, question.terms, question.vector, question.model, asked.owner_nos, asked.statistics
-    )
+    legs = Legs(index, ledger, asked.namespace, scopes, question.terms, question.vector, question.model, asked.owner_nos, asked.statistics)
     taken: dict[str, CandidateRow] = {}
     mentions, near = Mentions(), dict[str, float]()
     for go in range(ROUNDS + 1):
         with phases.of("nominate"):
-            new = legs.go(asked.depth * DEEPER**go)
+            ids, nos = legs.go(asked.depth * DEEPER**go)
             if go == 0 and not legs.index_down:
                 near, up = near_entities(index, asked.namespace, asked.filter.scopes, question.names_to_compare)
                 legs.index_down = not up
         with phases.of("read"), ledger.read() as connection:
-            taken |= {row.id: row for row in candidates_by_id(connection, asked.namespace, new, asked.reading)}
+            taken |= {row.id: row for row in candidates_by_id(connection, asked.namespace, ids, asked.reading, nos=nos)}
+            legs.place(taken.values())
             if go == 0:
                 if asked.reading.looks_at_expired:
                     past = legs.among_expired(connection, asked.depth)

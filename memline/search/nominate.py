@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,8 +19,9 @@ from memline.ledger.session import Ledger
 from memline.ledger.vectors import current_model, current_vector, current_vectors
 from memline.search.index.port import Index, Nominee, RanksByLedger
 from memline.search.index.words_leg import match_in_ledger, match_known, with_postings
+from memline.search.rows import CandidateRow
 
-__all__ = ["MOST_SCANNED", "Legs", "scan_vectors"]
+__all__ = ["MOST_SCANNED", "Legs", "ranks_by_ledger", "scan_vectors"]
 
 #: Vectors that are read from the ledger where the index does not answer: the newest ones of the scopes.
 MOST_SCANNED = 20_000
@@ -50,21 +51,34 @@ class Legs:
     #: By memory id, its place (from 1) in each leg.
     ranks: dict[str, dict[str, int]] = field(default_factory=dict)
     _depth: int = 0
+    #: The same by ledger number, of what the ledger's own postings nominated: its id comes with its row.
+    _numbered: dict[int, int] = field(default_factory=dict)
 
-    def go(self, depth: int) -> list[str]:
-        """Goes on to *depth* in each leg; ids that no leg had nominated before, the legs in turn."""
+    def go(self, depth: int) -> tuple[list[str], list[int]]:
+        """Goes on to *depth* in each leg; what is new, by id and by ledger number."""
         limit, offset = depth - self._depth, self._depth
         by_meaning = self._nearest(limit, offset) if self.vector is not None else []
         by_words = self._matching(limit, offset) if self.terms else []
         self.has_more = len(by_meaning) == limit or len(by_words) == limit
         self._depth = depth
-        new: dict[str, None] = {}
+        ids: dict[str, None] = {}
+        nos: list[int] = []
         for leg, found in (("vector", by_meaning), ("words", by_words)):
             for rank, nominee in enumerate(found, offset + 1):
+                if isinstance(nominee, int):
+                    nos.append(nominee)
+                    self._numbered[nominee] = rank
+                    continue
                 if nominee.id not in self.ranks:
-                    new[nominee.id] = None
+                    ids[nominee.id] = None
                 self.ranks.setdefault(nominee.id, {}).setdefault(leg, rank)
-        return list(new)
+        return list(ids), nos
+
+    def place(self, rows: Iterable[CandidateRow]) -> None:
+        """Gives *rows* the places that they have by their numbers."""
+        for row in rows:
+            if (rank := self._numbered.get(row.no)) is not None:
+                self.ranks.setdefault(row.id, {}).setdefault("words", rank)
 
     def among_expired(self, connection: Connection, limit: int) -> list[str]:
         """The nearest of what was marked as expired, which no index holds: by the ledger's own vectors."""
@@ -92,18 +106,24 @@ class Legs:
         self.cut_short = self.cut_short or not all_read
         return found
 
-    def _matching(self, limit: int, offset: int) -> list[Nominee]:
-        by_ledger = isinstance(self.index, RanksByLedger) and self.index.ranks_by_ledger
-        if not self.index_down and not by_ledger:
+    def _matching(self, limit: int, offset: int) -> Sequence[Nominee | int]:
+        if not self.index_down and not ranks_by_ledger(self.index):
             try:
                 return self.index.matching(self.namespace, self.scopes, self.terms, limit=limit, offset=offset)
             except ServiceUnavailable:
                 self.index_down = True
-        with self.ledger.read() as connection:
-            if any(scope.run_id is not None for scope in self.scopes):  # the postings know no run
+        if any(scope.run_id is not None for scope in self.scopes):  # the postings know no run
+            with self.ledger.read() as connection:
                 return match_in_ledger(connection, self.namespace, self.scopes, self.terms, limit=limit, offset=offset)
-            self.statistics = with_postings(connection, self.owner_nos, self.terms, self.statistics)
-            return match_known(connection, self.statistics, limit=limit, offset=offset)
+        if self.statistics.postings is None:
+            with self.ledger.read() as connection:
+                self.statistics = with_postings(connection, self.owner_nos, self.terms, self.statistics)
+        return [no for no, _ in match_known(self.statistics, limit=limit, offset=offset)]
+
+
+def ranks_by_ledger(index: Index) -> bool:
+    """The words leg of *index* is the ledger's own postings."""
+    return isinstance(index, RanksByLedger) and index.ranks_by_ledger
 
 
 def scan_vectors(
@@ -121,7 +141,12 @@ def scan_vectors(
     query = (
         sa.select(memories.c.id, current_vector)
         .select_from(memories.join(current_vectors, vectors.c.memory_no == memories.c.no))
-        .where(within(namespace, scopes), memories.c.state.in_(states), current_model == model, sa.func.length(current_vector) == 4 * len(vector))
+        .where(
+            within(namespace, scopes),
+            memories.c.state.in_(states),
+            current_model == model,
+            sa.func.length(current_vector) == 4 * len(vector),
+        )
         .order_by(memories.c.no.desc())
         .limit(MOST_SCANNED + 1)
     )

@@ -157,9 +157,21 @@ def month_of(occurred_at: datetime | str) -> tuple[int, int]:
     return utc.year, utc.month
 
 
-def candidates_by_id(connection: Connection, namespace: str, ids: Sequence[str], reading: Reading) -> list[CandidateRow]:
-    """The rows behind *ids* that are not deleted."""
-    return _where(connection, namespace, "id", ids, reading)
+def candidates_by_id(
+    connection: Connection, namespace: str, ids: Sequence[str], reading: Reading, *, nos: Sequence[int] = ()
+) -> list[CandidateRow]:
+    """The rows behind *ids*, and behind ledger numbers, that are not deleted; one statement for each 5,000 of either."""
+    found: list[CandidateRow] = []
+    statement = _by(connection.dialect.name, reading.plain, reading.filtered)
+    for start in range(0, max(len(ids), len(nos)), _CHUNK):
+        given = {"ids": list(ids[start : start + _CHUNK]), "nos": list(nos[start : start + _CHUNK])}
+        # asked of the rows and not of the database, whose planner would walk the namespace rather than look up the ids
+        found += [
+            row
+            for row in _candidates(connection.execute(statement, given), reading)
+            if row.namespace == namespace and row.state != "deleted"
+        ]
+    return found
 
 
 def candidates_between(
@@ -221,8 +233,9 @@ def _candidates(result: sa.CursorResult[Any], reading: Reading) -> list[Candidat
 
 
 @cache
-def _by(dialect: str, column: str, plain: bool, filtered: bool) -> sa.Select[Any]:
-    return sa.select(*candidate_columns(plain, filtered=filtered)).where(in_list(dialect, memories.c[column], "wanted"))
+def _by(dialect: str, plain: bool, filtered: bool) -> sa.Select[Any]:
+    wanted = sa.or_(in_list(dialect, memories.c.id, "ids"), in_list(dialect, memories.c.no, "nos"))
+    return sa.select(*candidate_columns(plain, filtered=filtered)).where(wanted)
 
 
 @cache
@@ -241,13 +254,3 @@ def _between(dialect: str, plain: bool, filtered: bool) -> sa.Select[Any]:
 def _texts(dialect: str) -> sa.Select[Any]:
     start = sa.func.substr(memories.c.text, 1, sa.bindparam("most", type_=sa.Integer))
     return sa.select(memories.c.no, start).where(in_list(dialect, memories.c.no, "nos"))
-
-
-def _where(connection: Connection, namespace: str, column: str, wanted: Sequence[Any], reading: Reading) -> list[CandidateRow]:
-    found: list[CandidateRow] = []
-    statement = _by(connection.dialect.name, column, reading.plain, reading.filtered)
-    for start in range(0, len(wanted), _CHUNK):
-        read = _candidates(connection.execute(statement, {"wanted": list(wanted[start : start + _CHUNK])}), reading)
-        # asked of the rows and not of the database, whose planner would walk the namespace rather than look up the ids
-        found += [row for row in read if row.namespace == namespace and row.state != "deleted"]
-    return found

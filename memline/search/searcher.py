@@ -34,8 +34,10 @@ from memline.search.fitting import fitting
 from memline.search.gather import Asked, Gathered, Phases, gather
 from memline.search.guard import Guard
 from memline.search.index.port import Index, KeepsVectors
+from memline.search.index.words_leg import with_postings
 from memline.search.index_in_time import SHARE, IndexInTime
 from memline.search.namespace_weights import NamespaceWeights, Weighing
+from memline.search.nominate import ranks_by_ledger
 from memline.search.question import Question, first_entities, question_of
 from memline.search.rerank.order import reranked
 from memline.search.rerank.port import Reranker
@@ -218,7 +220,9 @@ class Searcher:
             weighing = self._weights.of(connection, namespace)
             if question.vector is not None and stored_embedder(connection) not in (None, (self._embedder.model, self._embedder.dimension)):
                 question = replace(question, vector=None, entity_vectors=())  # vectors of two models can't be compared
-        question = _without_speakers(_rarest(question, statistics), named)
+            question = _without_speakers(_rarest(question, statistics), named)
+            if ranks_by_ledger(index):
+                statistics = with_postings(connection, owner_nos, question.terms, statistics)
         asked = Asked(namespace, question, filter, reading, top_k, owner_nos, statistics, named)
         return gather(self._ledger, index, asked, phases), question, weighing
 

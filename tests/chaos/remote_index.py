@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from tests.tcp_proxy import TcpProxy
 from tests.weaviate_server import Reached, WeaviateServer
 
-__all__ = ["AWAY", "REMOTE_FAULTS", "TIMEOUT", "RemoteIndex", "remote_index"]
+__all__ = ["AWAY", "REMOTE_FAULTS", "TIMEOUT", "Line", "RemoteIndex", "remote_index"]
 
 #: Seconds: of a write of the processes behind the proxies, how much later an answer comes, and how long a fault lasts.
 TIMEOUT, LATE, AWAY = 1.5, 2.0, 4.0
@@ -28,23 +28,19 @@ REMOTE_FAULTS = {
 
 
 @dataclass(frozen=True, slots=True)
-class RemoteIndex:
-    """The server, and the proxies before its two ports."""
+class Line:
+    """The proxies before the two ports of a Weaviate."""
 
-    server: WeaviateServer
     rest: TcpProxy
     calls: TcpProxy
 
     @property
     def reached(self) -> Reached:
-        """The server as it is reached through the proxies."""
+        """The server as it is reached through them."""
         return Reached(f"http://127.0.0.1:{self.rest.port}", str(self.calls.port))
 
     def begin(self, fault: str) -> None:
         """From now on, until `end`."""
-        if fault == "server killed":
-            self.server.kill()
-            return
         for proxy in (self.rest, self.calls):
             if fault == "answers delayed":
                 proxy.delay = LATE
@@ -56,19 +52,37 @@ class RemoteIndex:
                 proxy.refuse()
                 proxy.cut()
             else:
-                raise ValueError(f"{fault!r} is no fault of a remote index")
+                raise ValueError(f"{fault!r} is no fault of a line")
 
     def end(self) -> None:
         """The fault is over; connections that it broke stay broken."""
         for proxy in (self.rest, self.calls):
             proxy.delay, proxy.cut_sent, proxy.swallow = 0.0, None, False
             proxy.allow()
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteIndex:
+    """A server that may be killed, behind its line."""
+
+    server: WeaviateServer
+    line: Line
+
+    def begin(self, fault: str) -> None:
+        """From now on, until `end`."""
+        if fault == "server killed":
+            self.server.kill()
+        else:
+            self.line.begin(fault)
+
+    def end(self) -> None:
+        self.line.end()
         if not self.server.runs:
             self.server.start()
 
 
 @contextmanager
 def remote_index() -> Iterator[RemoteIndex]:
-    """A server of one's own, which may be killed. Raises RuntimeError where there is no `weaviate` binary."""
+    """A server of one's own. Raises RuntimeError where there is no `weaviate` binary."""
     with WeaviateServer() as server, TcpProxy(server.port) as rest, TcpProxy(server.grpc_port) as calls:
-        yield RemoteIndex(server, rest, calls)
+        yield RemoteIndex(server, Line(rest, calls))

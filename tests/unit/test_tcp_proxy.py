@@ -51,6 +51,19 @@ def asked(connection: socket.socket, data: bytes = b"ping") -> bytes:
     return connection.recv(len(data))
 
 
+def test_it_cuts_a_longer_request_in_the_middle(proxy: TcpProxy) -> None:
+    proxy.cut_sent = 5
+    with connected(proxy) as connection:
+        assert asked(connection) == b"ping"
+        connection.sendall(b"a longer one")
+        with contextlib.suppress(ConnectionResetError):
+            assert len(connection.recv(100)) <= 5
+            assert connection.recv(100) == b""
+    proxy.cut_sent = None
+    with connected(proxy) as connection:
+        assert asked(connection, b"a longer one") == b"a longer one"
+
+
 def test_it_passes_on_what_it_gets(proxy: TcpProxy) -> None:
     with connected(proxy) as connection:
         assert asked(connection) == b"ping"

@@ -14,7 +14,19 @@ from memline.contracts.filters import ScopeIds
 from memline.contracts.ids import digest_of
 from memline.contracts.index_object import IndexObject, Kind, ObjectKey
 
-__all__ = ["Answer", "Index", "IndexState", "KeepsVectors", "Nominee", "OfSpace", "RanksByLedger", "Recall", "Space", "SpacedIndex", "Write"]
+__all__ = [
+    "Answer",
+    "Index",
+    "IndexState",
+    "KeepsVectors",
+    "Nominee",
+    "OfSpace",
+    "RanksByLedger",
+    "Recall",
+    "Space",
+    "SpacedIndex",
+    "Write",
+]
 
 
 @dataclass(frozen=True, slots=True)

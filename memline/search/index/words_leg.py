@@ -27,7 +27,7 @@ MOST_POSTINGS = 10_000
 def match_in_ledger(
     connection: Connection, namespace: str, scopes: Sequence[ScopeIds], terms: Sequence[str], *, limit: int, offset: int = 0
 ) -> list[Nominee]:
-    """Live and superseded memories in one of *scopes* that hold any of *terms*, best BM25 first; at most four statements and one a scope."""
+    """Live and superseded memories in one of *scopes* that hold any of *terms*, best BM25 first; four statements, and one a scope."""
     if not terms or not scopes or limit <= 0:
         return []
     owner_nos = owners_of(connection, namespace, scopes)
@@ -38,14 +38,14 @@ def match_in_ledger(
         # an owner reaches over runs, and a posting knows no run: only here the memory itself has to be looked at
         found = read_postings(connection, owner_nos, _ranking(terms, statistics), where=within(namespace, scopes))
         statistics = replace(statistics, postings=found)
-    return match_known(connection, with_postings(connection, owner_nos, terms, statistics), limit=limit, offset=offset)
-
-
-def match_known(connection: Connection, statistics: TermStatistics, *, limit: int, offset: int = 0) -> list[Nominee]:
-    """The same of the postings that *statistics* hold, in one statement."""
-    ranked = bm25(statistics.postings, statistics, limit=limit, offset=offset) if statistics.postings is not None else []
+    ranked = match_known(with_postings(connection, owner_nos, terms, statistics), limit=limit, offset=offset)
     ids = dict(tuples(connection.execute(_ids(connection.dialect.name), {"nos": [no for no, _ in ranked]}))) if ranked else {}
     return [Nominee(ids[no], value) for no, value in ranked if no in ids]
+
+
+def match_known(statistics: TermStatistics, *, limit: int, offset: int = 0) -> list[tuple[int, float]]:
+    """The same of the postings that *statistics* hold, by ledger number."""
+    return bm25(statistics.postings, statistics, limit=limit, offset=offset) if statistics.postings is not None else []
 
 
 def with_postings(connection: Connection, owner_nos: Sequence[int], terms: Sequence[str], statistics: TermStatistics) -> TermStatistics:

@@ -143,6 +143,20 @@ def test_an_index_that_is_away_is_not_asked_all_the_time(parts: Parts) -> None:
     assert relay.run_once() == 0
 
 
+def test_what_is_committed_while_the_index_is_away_makes_nothing_wait_longer(parts: Parts) -> None:
+    index_of(parts).away = True
+    relay = make_relay(parts)
+    for number in range(10):
+        with parts.ledger.write() as tx:
+            enqueue(tx, "memory", {f"new {number}": ("default", 1)}, now=parts.clock.now())
+        assert relay.run_once() > 0
+    index_of(parts).away = False
+    advance(parts, 1)
+    relay.drain()
+    assert states(parts) == ["searchable"] * 3
+    assert table(parts.ledger, outbox) == []
+
+
 def test_a_write_whose_answer_was_lost_is_shown_again_which_changes_nothing(parts: Parts) -> None:
     index_of(parts).loses_answer = True
     relay = make_relay(parts)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from memline import Memory
-from memline.contracts.errors import InvalidInput, MemoryNotFound
+from memline.contracts.errors import InvalidInput, MemoryNotFound, ScopeRequired
 from memline.contracts.scope import Scope
 from memline.ledger.delete_all import delete_all
 from memline.ledger.messages import window_before
@@ -77,6 +77,14 @@ def test_d18_metadata_is_a_room_of_its_own_and_comes_back_whole(memory: Memory) 
     assert found is not None and found["metadata"] == metadata
     assert (found["id"], found["memory"], found["role"], found["version"]) == (memory_id, "Box 12.", "user", 1)
     assert "attributed_to" not in found and "memory_type" not in found
+
+
+def test_d19_a_procedural_memory_without_an_agent_is_an_error_everywhere(memory: Memory) -> None:
+    with pytest.raises(ScopeRequired, match="agent_id"):
+        memory.add("Opened the page.", user_id="ann", memory_type="procedural_memory")
+    for wrong in ("semantic", 7):
+        with pytest.raises(InvalidInput, match="memory_type"):
+            memory.add("Opened the page.", agent_id="a1", memory_type=wrong)  # type: ignore[arg-type]
 
 
 def test_d28_an_id_that_is_none_is_bad_input_and_no_accident(memory: Memory) -> None:

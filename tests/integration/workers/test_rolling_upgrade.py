@@ -1,6 +1,6 @@
 """Rolling upgrade: what this version recorded once is understood for ever, and what a newer one wrote is left for it.
 
-`tests/fixtures/wire/v1-*.json` were recorded from a real producer and a real sender, and are never made again.
+`tests/fixtures/wire/v*.json` were recorded from a real producer and a real sender, and are never made again.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import base64
 import json
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,8 @@ from typing import Any
 import pytest
 import redis
 
-from memline.contracts.turn import WIRE_VERSION, Turn
+from memline.contracts.message import Image, Message
+from memline.contracts.turn import PROCEDURAL, WIRE_VERSION, Turn
 from memline.ledger.counters import read_counters
 from memline.ledger.jobs import Stage
 from memline.ledger.leases import Lease
@@ -105,6 +107,27 @@ def test_the_fingerprint_of_a_recorded_entry_is_what_it_was() -> None:
     # a key used before an upgrade must know its content after it (G2)
     (turn,) = (turn for fields in recorded("v1-stream-entries.json") if (turn := Turn.from_wire(fields["turn"])).idempotency_key)
     assert turn.fingerprint == "a0aca2c83b50dc8d9191a15efa92c310"
+
+
+def test_recorded_entries_of_version_2_become_the_jobs_they_stand_for(parts: Parts, stream: TurnStream, client: redis.Redis) -> None:
+    entries = recorded("v2-stream-entries.json")
+    for fields in entries:
+        client.xadd(stream.key, fields)
+    assert loop(parts, stream).run_once(block_ms=0) == len(entries) == 2
+    pictured, task = (job_of(parts.ledger, json.loads(fields["turn"])["id"]) for fields in entries)
+    picture = {"url": "https://pictures.example/dog.png", "detail": "low"}
+    assert pictured.messages == [{"role": "user", "text": "My new dog.", "name": "ann", "images": [picture]}]
+    assert pictured.fingerprint == "a2645131391e08a3a6da27032b0eb731"
+    assert (pictured.memory_type, task.memory_type) == (None, "procedural_memory")
+
+
+def test_a_turn_is_written_in_the_oldest_version_that_says_all_of_it(stream: TurnStream, client: redis.Redis) -> None:
+    # so workers of the release before go on with it, and leave the others to newer ones
+    plain = make_turn("plain", id="a", run="r", agent="robot")
+    pictured = replace(plain, id="b", messages=(Message("user", "x", images=(Image("https://pictures.example/dog.png"),)),))
+    for turn in (plain, pictured, replace(plain, id="c", memory_type=PROCEDURAL)):
+        stream.append(turn.to_wire())
+    assert [fields[b"v"] for _, fields in client.xrange(stream.key)] == [b"1", b"2", b"2"]
 
 
 def test_an_entry_of_a_newer_version_is_left_and_counted_once_whoever_meets_it(parts: Parts, stream: TurnStream) -> None:

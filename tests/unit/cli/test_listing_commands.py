@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -91,6 +92,7 @@ def test_a_namespace_has_a_lifetime_of_its_own() -> None:
         "default_lifetime_days": None,
         "source": "settings",
         "set_at": None,
+        "prompt": None,
     }
     found = memline_json("namespace", "set", "default-lifetime", "7")
     assert (found["default_lifetime_days"], found["source"]) == (7, "namespace")
@@ -107,3 +109,33 @@ def test_a_lifetime_that_is_none_is_refused(value: str, code: int) -> None:
     refused = memline("namespace", "set", "default-lifetime", value, exit_code=code)
     assert "Traceback" not in refused.output
     assert memline_json("namespace", "show")["source"] == "settings"
+
+
+def test_a_namespace_has_instructions_of_its_own(tmp_path: Path) -> None:
+    rules = tmp_path / "rules.txt"
+    rules.write_text("Only food.\nNothing else.", encoding="utf-8")
+    told = memline_json("namespace", "set", "prompt", "--file", str(rules))["prompt"]
+    assert told["text"] == "Only food.\nNothing else." and len(told["hash"]) == 32
+    memline("add", "I like tea.", "--user-id", "mei")
+    (job,) = memline_json("jobs")["jobs"]
+    assert (job["prompt_source"], job["prompt_hash"]) == ("namespace", told["hash"])
+    assert "Only food." in memline("namespace", "show").stdout
+    assert memline_json("namespace", "set", "prompt", "Only names.")["prompt"]["text"] == "Only names."
+    memline("add", "I like tea a lot.", "--user-id", "mei", "--prompt", "Only drinks.")
+    assert memline_json("jobs")["jobs"][0]["prompt_source"] == "call"
+    assert memline_json("namespace", "clear", "prompt")["prompt"] is None
+    assert "was not set" in memline("namespace", "clear", "prompt").stderr
+
+
+@pytest.mark.parametrize("given", [(), ("a text", "--file", "x.txt"), ("--file", "missing.txt")])
+def test_a_prompt_is_given_once_and_can_be_read(given: tuple[str, ...]) -> None:
+    memline("namespace", "set", "prompt", *given, exit_code=2)
+    memline("namespace", "set", "prompt", " ", exit_code=1)
+    assert memline_json("namespace", "show")["prompt"] is None
+
+
+def test_a_procedure_is_one_memory_of_an_agent() -> None:
+    memline("add", "Renamed the report to report-2.pdf", "--agent-id", "robot", "--procedural")
+    (found,) = memline_json("list", "--agent-id", "robot")["results"]
+    assert (found["memory"], found["memory_type"]) == ("Renamed the report to report-2.pdf", "procedural_memory")
+    assert "agent_id" in memline("add", "x", "--user-id", "mei", "--procedural", exit_code=1).stderr

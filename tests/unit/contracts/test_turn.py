@@ -96,12 +96,12 @@ BAD_MESSAGES: list[tuple[object, str]] = [
     ([{"role": "User", "content": "x"}], "messages[0].role must be one of"),
     ([USER, {"role": "user", "content": 5}], "messages[1].content must be a string or a list of parts, not int"),
     ([{"role": "user", "content": b"secret"}], "messages[0].content must be a string or a list of parts, not bytes"),
-    (
-        [{"role": "user", "content": {"type": "text", "text": "secret"}}],
-        "messages[0].content must be a string or a list of parts, not dict",
-    ),
+    ([{"role": "user", "content": {"text": "secret"}}], "messages[0].content.type must be a string, not NoneType"),
     ([{"role": "user", "content": ["fine", 5]}], "messages[0].content[1] must be a content part, not int"),
-    ([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "secret"}}]}], "messages[0].content[0] is an image: set MEMLINE_VI"),
+    (
+        [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "secret"}}]}],
+        "messages[0].content[0] is an image: set MEMLINE_VISION_MODEL",
+    ),
     ([{"role": "user", "content": [{"text": "secret"}]}], "messages[0].content[0].type must be a string, not NoneType"),
     ([{"role": "user", "content": [{"type": ["text"]}]}], "messages[0].content[0].type must be a string, not list"),
     ([{"role": "user", "content": [{"type": "text"}]}], "messages[0].content[0].text must be a string, not NoneType"),

@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memline.contracts.errors import UnknownWireVersion
+from memline.contracts.message import Image
 from memline.contracts.scope import Scope
-from memline.contracts.turn import ROLES, WIRE_VERSION, Message, Turn
+from memline.contracts.turn import PROCEDURAL, ROLES, WIRE_VERSION, Message, Turn
 
 NINE = datetime(2024, 5, 1, 9, tzinfo=UTC)
 BERLIN = timezone(timedelta(hours=2))
@@ -25,7 +26,10 @@ zones = st.sampled_from([UTC, BERLIN, timezone(timedelta(hours=-3, minutes=-30))
 moments = st.datetimes(min_value=datetime(1970, 1, 1), max_value=datetime(2100, 1, 1), timezones=zones)
 plain = st.none() | st.booleans() | st.integers(-(2**63), 2**63) | st.floats(allow_nan=False, allow_infinity=False) | texts
 values = st.recursive(plain, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3), max_leaves=8)
-messages = st.builds(Message, st.sampled_from(ROLES), texts, st.none() | texts.filter(bool))
+images = st.builds(Image, texts, st.none() | st.just("low"))
+messages = st.builds(
+    Message, st.sampled_from(ROLES), texts, st.none() | texts.filter(bool), st.just(()) | st.lists(images, max_size=2).map(tuple)
+)
 scopes = st.builds(Scope, ids, st.none() | ids, st.none() | ids, st.none() | ids).filter(lambda scope: bool(scope.ids()))
 turns = st.builds(
     Turn,
@@ -42,6 +46,7 @@ turns = st.builds(
     producer=st.text(st.sampled_from("abc"), max_size=4),
     number=st.integers(0, 10**9),
     spooled=st.booleans(),
+    memory_type=st.none() | st.just(PROCEDURAL),
 )
 
 
@@ -78,6 +83,8 @@ OTHER_CONTENT: list[dict[str, Any]] = [
     {"messages": (Message("user", "hello"),)},
     {"messages": (Message("assistant", "hello"), Message("assistant", "hi"))},
     {"messages": (Message("user", "hello", "ann"), Message("assistant", "hi"))},
+    {"messages": (Message("user", "hello", images=(Image("https://x/y"),)), Message("assistant", "hi"))},
+    {"memory_type": PROCEDURAL},
     {"metadata": {"k": 1}},
     {"metadata": {"k": "1"}},
     {"metadata": {"k": True}},
