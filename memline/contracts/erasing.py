@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Protocol
 
 from memline.contracts.scope import ID_KEYS, Scope, SubjectKind
 
-__all__ = ["MarkedTurn", "Sought", "TurnStore"]
+__all__ = ["MarkedTurn", "Moment", "Sought", "TurnStore"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,15 @@ class MarkedTurn:
     lane: str
     producer: str
     number: int
+    handed_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A moment in the order of the stream (an entry's id; `ledger.marks` has the form), and by the clock of who drew it."""
+
+    place: str
+    at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +54,9 @@ class Sought:
             scope = Scope(str(raw["namespace"]), **ids)
             if not self.is_in(scope):
                 return None
-            return MarkedTurn(str(raw["id"]), scope.namespace, scope.lane, str(raw.get("producer") or ""), int(raw.get("number") or 0))
+            handed_at = datetime.fromisoformat(raw["handed_at"]) if "handed_at" in raw else None
+            producer, number = str(raw.get("producer") or ""), int(raw.get("number") or 0)
+            return MarkedTurn(str(raw["id"]), scope.namespace, scope.lane, producer, number, handed_at)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return None
 
@@ -81,6 +93,6 @@ class TurnStore(Protocol):
         """Removes the turns of *sought*; *record* is called with some of them, and returns, before these are removed. How many."""
         ...
 
-    def count(self, sought: Sought) -> int:
-        """How many turns of *sought* are there, and remains of such."""
+    def count(self, sought: Sought, before: Moment | None = None) -> int:
+        """How many turns of *sought* are there, and remains of such; those that were handed over *before*, where that is given."""
         ...

@@ -31,27 +31,37 @@ class _Gate:
     def __init__(self) -> None:
         self._lock = ForkLock()
         self._inside = 0
-        self._limit: Any = None
-        self._controller: Lazy[Any] = Lazy(_controller)
+        self._before: list[int] = []
+        self._libraries: Lazy[list[Any]] = Lazy(_libraries)
 
     def enter(self) -> None:
         with self._lock:
             if self._inside == 0:
-                self._limit = self._controller.get().limit(limits=1, user_api="blas")
+                libraries = self._libraries.get()
+                self._before = [library.num_threads for library in libraries]
+                _set(libraries, [1] * len(libraries))
             self._inside += 1
 
     def leave(self) -> None:
         with self._lock:
             self._inside -= 1
             if self._inside == 0:
-                self._limit.restore_original_limits()
+                _set(self._libraries.get(), self._before)
 
 
-def _controller() -> Any:
+def _libraries() -> list[Any]:
     import numpy  # noqa: F401 - the libraries that are loaded by now are looked at, once
     from threadpoolctl import ThreadpoolController
 
-    return ThreadpoolController()
+    return [library for library in ThreadpoolController().lib_controllers if library.user_api == "blas"]
+
+
+def _set(libraries: list[Any], numbers: list[int]) -> None:
+    for library, number in zip(libraries, numbers, strict=True):
+        library.set_num_threads(number)
+        # the thread that sets a number keeps the others from it until it gives that up; whoever comes out last is to lift the limit
+        if (give_up := getattr(library, "clear_controlling_thread", None)) is not None:
+            give_up()
 
 
 _GATE = _Gate()

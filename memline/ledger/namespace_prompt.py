@@ -39,7 +39,7 @@ MAX_PROMPT = 16_384
 
 @dataclass(frozen=True, slots=True)
 class Instructions:
-    """What one turn's extraction is told: the text, whose it is ("call" or "namespace"), and its digest; all None for nothing."""
+    """What one turn's extraction is told: the text, whose it is ("call" or "namespace"), and its digest; without source nothing is told."""
 
     text: str | None = None
     source: str | None = None
@@ -78,10 +78,10 @@ def prompts_of(connection: Connection, namespaces: Iterable[str]) -> dict[str, s
 def instructions_of(turn: Turn, of_namespace: str | None) -> Instructions:
     """What *turn* is extracted by: its own prompt, else the namespace's. A blank one of its own says: none. A verbatim turn is not
     extracted; a procedural memory is no list of facts, which the namespace's instructions are about."""
-    if not turn.infer:
-        return Instructions()
+    if not turn.infer or (turn.prompt is not None and not turn.prompt.strip()):
+        return Instructions(turn.prompt)  # kept as it was handed over, and used by nobody
     if turn.prompt is not None:
-        return Instructions(turn.prompt, "call", prompt_hash(turn.prompt)) if turn.prompt.strip() else Instructions()
+        return Instructions(turn.prompt, "call", prompt_hash(turn.prompt))
     if of_namespace is None or turn.memory_type is not None:
         return Instructions()
     return Instructions(of_namespace, "namespace", prompt_hash(of_namespace))

@@ -22,7 +22,7 @@ from typing import Any, Protocol
 
 from memline.contracts import failpoints
 from memline.contracts.clock import Clock
-from memline.contracts.erasing import MarkedTurn, Sought, TurnStore
+from memline.contracts.erasing import MarkedTurn, Moment, Sought, TurnStore
 from memline.contracts.errors import ServiceUnavailable
 from memline.contracts.ids import IdSource
 from memline.contracts.index_object import ObjectKey
@@ -161,9 +161,9 @@ class Eraser:
         told("writing files anew")
         files = [compact(store, sleep=self._sleep) for store in self._stores.sqlite]
         told("the proof")
-        last_place, last_at = self._place(), self._clock.now()
+        end = Moment(self._place(), self._clock.now())
         self._take_turns(sought)
-        proof = self._prove(stone, sought, needles)
+        proof = self._prove(stone, sought, needles, end)
         failpoints.hit("erase.proved")
         if not proof.sound:
             raise ServiceUnavailable(
@@ -174,9 +174,8 @@ class Eraser:
         certificate = certificate_of(
             stone,
             proof,
-            place=last_place,
+            end=end,
             now=self._clock.now(),
-            at=last_at,
             waited=waited,
             files=files,
             key=self._key.where,
@@ -184,7 +183,7 @@ class Eraser:
             physical=self._physical(physical),
             outside=self._stores.outside,
         )
-        finish(self._ledger, stone, place=last_place, certificate=certificate, now=last_at)
+        finish(self._ledger, stone, place=end.place, certificate=certificate, now=end.at)
         failpoints.hit("erase.finished")
         self._file_stone(self._reload(stone))
         return certificate
@@ -236,7 +235,7 @@ class Eraser:
                 return (self._clock.now() - began).total_seconds()
             self._sleep(_LOOK)
 
-    def _prove(self, stone: Tombstone, sought: Sought, needles: Sequence[str]) -> Proof:
+    def _prove(self, stone: Tombstone, sought: Sought, needles: Sequence[str], end: Moment) -> Proof:
         proof = Proof()
         if sought.value is not None:
             whose = Whose(sought.namespace, sought.kind, sought.value)
@@ -254,7 +253,7 @@ class Eraser:
             there = [key for keys in self._objects(stone) for key in index.look(keys)]
             proof.add(f"index ({index.name})", "objects of the subject, by id", len(there))
         for store in self._stores.turns:
-            proof.add(store.name, "turns of the subject, and remains of such", store.count(sought))
+            proof.add(store.name, "turns of the subject, and remains of such", store.count(sought, end))
         read_bytes(proof, self._stores.sqlite, self._stores.folders, needles)
         return proof
 

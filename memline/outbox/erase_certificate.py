@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from memline.contracts.erasing import Moment
 from memline.ledger.compact import Compacted
 from memline.ledger.tombstones import Tombstone
 from memline.outbox.erase_proof import Proof
@@ -18,8 +19,7 @@ def certificate_of(
     stone: Tombstone,
     proof: Proof,
     *,
-    place: str,
-    at: datetime,
+    end: Moment,
     now: datetime,
     waited: float,
     files: Sequence[Compacted],
@@ -55,7 +55,7 @@ def certificate_of(
         "epoch": stone.epoch,
         "began_at": stone.started_at.isoformat(),
         "ended_at": now.isoformat(),
-        "turns_cancelled_until": {"stream": place, "time": at.isoformat()},
+        "turns_cancelled_until": {"stream": end.place, "time": end.at.isoformat()},
         "waited_seconds": round(waited, 3),
         "machine": platform.node(),
         "counts": {

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from memline.contracts.erasing import MarkedTurn, Sought
+from memline.contracts.erasing import MarkedTurn, Moment, Sought
 from memline.contracts.errors import ServiceUnavailable
 from memline.producer.spool_file import SUFFIX, TORN_SUFFIX, is_owned
 
@@ -52,8 +52,12 @@ class SpoolEraser:
             ) from error
         raise ServiceUnavailable(f"Turns of the subject arrive in the spool folder {self._folder} faster than they are erased: try again.")
 
-    def count(self, sought: Sought) -> int:
-        return sum(1 for path in self.files() for _ in _lines_of(path, sought))
+    def count(self, sought: Sought, before: Moment | None = None) -> int:
+        """See the port."""
+        found = [turn for path in self.files() for _, _, turn in _lines_of(path, sought)]
+        if before is None:
+            return len(found)
+        return sum(turn is None or turn.handed_at is None or turn.handed_at <= before.at for turn in found)
 
 
 def _overwrite(path: Path, sought: Sought, record: Callable[[Sequence[MarkedTurn]], None]) -> int:

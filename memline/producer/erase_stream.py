@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from memline.contracts.erasing import MarkedTurn, Sought
+from memline.contracts.erasing import MarkedTurn, Moment, Sought
 from memline.contracts.errors import ServiceUnavailable
 from memline.producer.stream import TurnStream
 
@@ -39,8 +39,12 @@ class StreamEraser:
             total += self._remove(item)
         return total
 
-    def count(self, sought: Sought) -> int:
-        return sum(len(page) for page in self._pages(sought)) + len(self._set_aside(sought))
+    def count(self, sought: Sought, before: Moment | None = None) -> int:
+        """See the port."""
+        entries = [entry_id for page in self._pages(sought) for entry_id, _ in page]
+        if before is not None:
+            entries = [entry_id for entry_id in entries if _order(entry_id) < _order(before.place)]
+        return len(entries) + len(self._set_aside(sought))
 
     def draw_place(self) -> str:
         """See `TurnStream.draw_place`."""
@@ -102,3 +106,8 @@ class StreamEraser:
     def _set_aside(self, sought: Sought) -> list[bytes]:
         items: Sequence[bytes] = self._stream.ask(lambda client: client.lrange(self._aside, 0, -1))
         return [item for item in dict.fromkeys(items) if sought.holds(item)]
+
+
+def _order(entry_id: str) -> tuple[int, int]:
+    milliseconds, _, sequence = entry_id.partition("-")
+    return int(milliseconds), int(sequence or 0)

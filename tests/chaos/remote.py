@@ -22,8 +22,8 @@ __all__ = ["REPRESENTATIVE", "RemoteRun", "remote_cases"]
 DEADLINE, SLACK = 2.0, 5.0
 
 _RELAY = ("relay.claimed", "relay.before_write", "relay.after_write", "relay.before_settle", "relay.after_settle")
-_STAGES = ("persist.after_commit", "link.after_commit", "extract.before_ask")
-_RECONCILER = ("reconcile.before_walk", "reconcile.before_look", "reconcile.before_repair")
+_STAGES = ("persist.after_commit", "extract.before_ask")
+_RECONCILER = ("reconcile.before_walk", "reconcile.before_look")
 _OF_THE_RELAY = ("SIGKILL", "lease expiry, zombie wakes")
 
 #: A few that stand for the others, for every run of the tests: one a fault, each at another point.
@@ -40,9 +40,9 @@ def remote_cases() -> list[Case]:
     """Every fault of a remote index at the points where it can bite, and the relay's own death and sleep beside a real Weaviate.
 
     Left out, since they can't tell apart what these do: the other points of a stage (what the index does reaches a stage only where
-    extract asks for context; what a stage writes for the index is in its commit, so one point after each such commit stands for it, and
-    save, which writes nothing for it, runs while it is away after link); relay.after_settle with a fault of the index, which meets the next
-    round at relay.claimed; hand_over, accept, dispatch, embed and dedup, which never touch an index; the faults of Redis, PostgreSQL and
+    extract asks for context; what a stage writes for the index is in its commit, and after that of persist, link and save run while it is
+    away); relay.after_settle and the reconciler's points around its commit with a fault of the index, which meets the relay's next round as
+    at relay.claimed; hand_over, accept, dispatch, embed and dedup, which never touch an index; the faults of Redis, PostgreSQL and
     Celery, which the first matrix has; update and delete, which are called in every case during its fault.
     """
     cases = [Case(point, fault, "weaviate") for point in (*_RELAY[:-1], *_RECONCILER, *_STAGES) for fault in REMOTE_FAULTS]

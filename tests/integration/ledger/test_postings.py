@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -23,11 +23,11 @@ TEXTS = {
 
 
 @pytest.fixture
-def filled(ledger: Ledger) -> Iterator[Ledger]:
+def filled(ledger: Ledger) -> Ledger:
     parts = make_parts(ledger)
     accept(parts, *(make_turn(text, user=user) for user, texts in TEXTS.items() for text in texts))
     run_all(parts)
-    yield ledger
+    return ledger
 
 
 def numbers(connection: sa.Connection) -> tuple[list[int], dict[int, str]]:
@@ -37,8 +37,6 @@ def numbers(connection: sa.Connection) -> tuple[list[int], dict[int, str]]:
 
 
 def words(text: str) -> Counter[str]:
-    import re
-
     return Counter(re.findall(r"[\w-]+", text.lower()))
 
 

@@ -75,6 +75,16 @@ def test_bad_input_changes_nothing_and_uses_no_number(produce: Make) -> None:
     assert producer.hand_over(scope(), "x")[0].number == 1
 
 
+def test_an_image_is_taken_where_the_workers_can_describe_it(produce: Make, server: RedisServer, tmp_path: Path) -> None:
+    said = [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://pictures.example/dog.png"}}]}]
+    with pytest.raises(InvalidMessage, match="MEMLINE_VISION_MODEL"):
+        produce().hand_over(scope(), said)
+    seeing = Producer(server.url, tmp_path / "other", TimeOrderedIds(), SystemClock(), vision=True)
+    turn, status = seeing.hand_over(scope(), said)
+    seeing.close(timeout=0)
+    assert (status, turn.number, len(turn.messages[0].images)) == (Status.QUEUED, 1, 1)
+
+
 def test_threads_that_share_a_lane_keep_its_numbers_in_the_streams_order(produce: Make) -> None:
     producer = produce()
     start = threading.Barrier(8)

@@ -48,7 +48,7 @@ def test_of_several_names_the_best_one_counts_and_not_the_sum(world: World) -> N
 def test_eight_names_of_a_question_are_looked_for(world: World) -> None:
     names = ["Aachen", "Bruges", "Cordoba", "Dijon", "Esbjerg", "Fulda", "Gdansk", "Huelva", "Xylokastro"]
     world.say_all([f"I saw {name}" for name in names])
-    found = strengths(world, "was I ever in " + " or ".join(names))
+    found = strengths(world, "were we ever in " + " or ".join(names))
     assert found["I saw Huelva"] == pytest.approx(1.0)
     assert found["I saw Xylokastro"] < 0.9
 

@@ -73,7 +73,7 @@ SEARCHES: list[tuple[dict[str, Any], dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize("large", [False, True])
-@pytest.mark.parametrize("filters, options", SEARCHES)
+@pytest.mark.parametrize(("filters", "options"), SEARCHES)
 def test_every_row_is_found_by_an_index_within_the_scope(
     world: World, monkeypatch: pytest.MonkeyPatch, large: bool, filters: dict[str, Any], options: dict[str, Any]
 ) -> None:

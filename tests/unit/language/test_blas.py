@@ -31,11 +31,15 @@ def test_within_the_block_there_is_one_and_afterwards_what_was() -> None:
 
 
 def test_an_inner_block_and_an_error_change_nothing() -> None:
-    with pytest.raises(KeyError), one_blas_thread():
+    def fail() -> None:
         with one_blas_thread():
-            pass
-        assert threads() == {1}
-        raise KeyError
+            with one_blas_thread():
+                pass
+            assert threads() == {1}
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
     assert threads() == {2}
 
 
