@@ -63,6 +63,6 @@ def _until(attempt: Callable[[], Any], ledger: Ledger, deadline: float, sleep: C
                 ) from error
         if time.monotonic() >= deadline:
             raise ServiceUnavailable(
-                f"Others read or write {ledger.path} all the time, so it can't be written anew: close them, then erase again. The rows are gone."
+                f"Others read or write {ledger.path} all the time, so it can't be written anew: close them, then erase again."
             )
         sleep(0.05)

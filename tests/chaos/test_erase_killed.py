@@ -1,4 +1,4 @@
-"""`memline erase` killed (SIGKILL) at each of its points: the subject stays shut, the same command goes on, and nothing is left in any byte.
+"""`memline erase` killed (SIGKILL) at each of its points: the subject stays shut, the same command goes on, no byte is left.
 
 Whole programs on SQLite, with an engine.
 """
@@ -49,7 +49,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home.mkdir()
     program = _program(home)
     for user in (ERASED, "bob"):
-        program.run("add", f"I keep my {SECRET} in Porto.", "-u", user, "--no-infer", "--metadata", '{"pin": "pin-%s"}' % user)
+        program.run("add", f"I keep my {SECRET} in Porto.", "-u", user, "--no-infer", "--metadata", json.dumps({"pin": f"pin-{user}"}))
     return home
 
 

@@ -56,11 +56,11 @@ KEY = EraseKey(b"a key of this test", "this test")
 
 
 @pytest.fixture
-def parts(ledger: Ledger) -> Iterator[Parts]:
+def parts(ledger: Ledger) -> Parts:
     found = make_parts(ledger)
     with ledger.write() as tx:
         check_embedder(tx, found.embedder.model, found.embedder.dimension)
-    yield found
+    return found
 
 
 _erasers = count(1)
