@@ -35,7 +35,7 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Sought:
-    """The subject that is erased. *value*: its id; None where whoever resumes an erasure does not know it: damaged lines are not told then."""
+    """The subject that is erased. *value*: its id; None where a resumed erasure does not know it: damaged lines are not told then."""
 
     key: str
     namespace: str

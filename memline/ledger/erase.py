@@ -27,7 +27,24 @@ from memline.ledger.schema import erasure_objects, jobs, lanes, leases, memories
 from memline.ledger.session import Ledger, insert
 from memline.ledger.tombstones import REASON, Tombstone, load_tombstone, running_tombstone
 
-__all__ = ["begin", "change", "finish", "lock_subject", "objects_of", "put_tombstone", "remove_rows", "still_held", "value_of"]
+__all__ = [
+    "AlreadyFinished",
+    "begin",
+    "change",
+    "check_running",
+    "finish",
+    "lock_subject",
+    "objects_of",
+    "put_tombstone",
+    "remove_rows",
+    "still_held",
+    "value_of",
+]
+
+
+class AlreadyFinished(Exception):
+    """Somebody else has brought the same erasure to its end: what is there now was added afterwards, and is not to be touched."""
+
 
 #: Pages of rows a transaction.
 _PAGES = 5
@@ -86,6 +103,12 @@ def lock_subject(tx: Connection, stone: Tombstone, value: str | None) -> None:
         lock_owners(tx, [Owner(row.namespace, row.user_id, row.agent_id, row.run_id).key for row in rows])
 
 
+def check_running(tx: Connection, stone: Tombstone) -> None:
+    """Raises AlreadyFinished where the erasure is at its end. The caller holds the subject's lock."""
+    if load_tombstone(tx, stone.id).finished_at is not None:
+        raise AlreadyFinished
+
+
 def value_of(connection: Connection, namespace: str, kind: SubjectKind, key: str) -> str | None:
     """The id of the subject with this key, if anything of it is in the ledger."""
     for table in (lanes, memories):
@@ -107,6 +130,7 @@ def remove_rows(ledger: Ledger, stone: Tombstone, whose: Whose, *, now: datetime
             done: Counter[str] = Counter()
             with ledger.write() as tx:
                 lock_subject(tx, stone, whose.value)
+                check_running(tx, stone)
                 for _ in range(_PAGES):
                     if step == "memories":
                         page = erase_memories(tx, whose, stone.id, now=now, waits=waits)
@@ -148,11 +172,12 @@ def finish(ledger: Ledger, stone: Tombstone, *, place: str, certificate: Mapping
         failpoints.hit("erase.before_finish")
 
 
-def still_held(connection: Connection, stone: Tombstone, *, now: datetime, grace: float) -> dict[str, float]:
+def still_held(connection: Connection, stone: Tombstone, *, now: datetime, grace: float, seen: dict[str, float]) -> dict[str, float]:
     """The leases of the old epoch, of jobs and of relays, that have not ended: id -> until when (seconds since 1970) to wait at most.
 
     A batch that is gone, or at another stage, before its lease ran out has ended; so has a relay whose lease no row has. One whose lease
-    ran out may still be in a call: it has ended *grace* seconds later, the longest that a call may take.
+    ran out may still be in a call: it has ended *grace* seconds later, the longest that a call may take. *seen* keeps until when leases were
+    renewed, from one look to the next.
     """
     at = now.timestamp()
     held: dict[str, float] = {}
@@ -161,9 +186,10 @@ def still_held(connection: Connection, stone: Tombstone, *, now: datetime, grace
         for row in connection.execute(sa.select(leases).where(leases.c.id.in_([wait[0] for wait in stone.waits.get("jobs", ())])))
     }
     for lease_id, epoch, stage, until in stone.waits.get("jobs", ()):
-        row = taken.get(lease_id)
+        row, until = taken.get(lease_id), max(until, seen.get(lease_id, 0.0))
         if row is not None and row.epoch == epoch and row.stage == stage and row.taken:
-            held[lease_id] = max(until, row.until.timestamp()) + grace
+            seen[lease_id] = max(until, row.until.timestamp())
+            held[lease_id] = seen[lease_id] + grace
         elif until <= at < until + grace:
             held[lease_id] = until + grace
     relays = stone.waits.get("relay", {})

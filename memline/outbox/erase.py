@@ -28,7 +28,18 @@ from memline.contracts.ids import IdSource
 from memline.contracts.index_object import ObjectKey
 from memline.contracts.scope import Subject
 from memline.ledger.compact import compact
-from memline.ledger.erase import begin, change, finish, objects_of, remove_rows, still_held, value_of
+from memline.ledger.erase import (
+    AlreadyFinished,
+    begin,
+    change,
+    check_running,
+    finish,
+    lock_subject,
+    objects_of,
+    remove_rows,
+    still_held,
+    value_of,
+)
 from memline.ledger.erase_census import census, rows_by_id
 from memline.ledger.erase_needles import needles_of
 from memline.ledger.erase_rows import Whose
@@ -146,6 +157,14 @@ class Eraser:
     def _run(
         self, stone: Tombstone, sought: Sought, needles: Sequence[str], *, physical: bool, told: Callable[[str], None]
     ) -> dict[str, Any]:
+        try:
+            return self._steps(stone, sought, needles, physical=physical, told=told)
+        except AlreadyFinished:
+            return dict(self._reload(stone).certificate or {})
+
+    def _steps(
+        self, stone: Tombstone, sought: Sought, needles: Sequence[str], *, physical: bool, told: Callable[[str], None]
+    ) -> dict[str, Any]:
         told("the tombstone")
         self._file_stone(stone)
         failpoints.hit("erase.filed")
@@ -162,9 +181,11 @@ class Eraser:
         files = [compact(store, sleep=self._sleep) for store in self._stores.sqlite]
         told("the proof")
         end = Moment(self._place(), self._clock.now())
-        self._take_turns(sought)
+        self._take_turns(stone, sought)
         proof = self._prove(stone, sought, needles, end)
         failpoints.hit("erase.proved")
+        if self._reload(stone).finished_at is not None:
+            raise AlreadyFinished
         if not proof.sound:
             raise ServiceUnavailable(
                 f"Erasure {stone.id} is not at its end: {proof.told()} still holds something of the subject. The subject stays shut; "
@@ -194,7 +215,7 @@ class Eraser:
             whose = Whose(sought.namespace, sought.kind, sought.value)
             remove_rows(self._ledger, stone, whose, now=self._clock.now())
         failpoints.hit("erase.removed")
-        self._take_turns(sought)
+        self._take_turns(stone, sought)
         failpoints.hit("erase.collected")
         for index in self._stores.indexes:
             for keys in self._objects(stone):
@@ -204,12 +225,14 @@ class Eraser:
                         f"The index ({index.name}) did not remove {len(refused)} objects ({refused[0].error}): erase again when it does."
                     )
 
-    def _take_turns(self, sought: Sought) -> int:
-        return sum(store.erase(sought, self._record) for store in self._stores.turns)
+    def _take_turns(self, stone: Tombstone, sought: Sought) -> int:
+        def record(turns: Sequence[MarkedTurn]) -> None:
+            with self._ledger.write() as tx:
+                lock_subject(tx, stone, None)
+                check_running(tx, stone)
+                end_erased(tx, turns, now=self._clock.now())
 
-    def _record(self, turns: Sequence[MarkedTurn]) -> None:
-        with self._ledger.write() as tx:
-            end_erased(tx, turns, now=self._clock.now())
+        return sum(store.erase(sought, record) for store in self._stores.turns)
 
     def _objects(self, stone: Tombstone) -> Sequence[list[ObjectKey]]:
         pages: list[list[ObjectKey]] = []
@@ -227,10 +250,11 @@ class Eraser:
     def _wait(self, stone: Tombstone) -> float:
         """Until every lease of the old epoch has ended; seconds that it took."""
         began = self._clock.now()
+        seen: dict[str, float] = {}
         while True:
             with self._ledger.read() as connection:
                 stone = load_tombstone(connection, stone.id)
-                held = still_held(connection, stone, now=self._clock.now(), grace=self._grace)
+                held = still_held(connection, stone, now=self._clock.now(), grace=self._grace, seen=seen)
             if not held:
                 return (self._clock.now() - began).total_seconds()
             self._sleep(_LOOK)

@@ -44,7 +44,7 @@ def postgres_remains(ledger: Ledger, tables: Sequence[str]) -> dict[str, Any]:
             },
             {
                 "what": f"the changes in write-ahead segments up to {told['wal_position']}",
-                "until": "a checkpoint lets the segments be recycled and overwritten; archived segments, standbys, replication slots and base "
+                "until": "a checkpoint lets the segments be recycled; archived segments, standbys, replication slots and base "
                 "backups keep them as long as they are kept",
             },
         ],

@@ -255,7 +255,7 @@ def test_reads_refuse_what_they_can_not_answer(memory: Memory) -> None:
         memory.search("x", filters={"user_id": "*"})
 
 
-def test_what_is_not_built_yet_says_so(memory: Memory) -> None:
+def test_what_is_not_built_says_so(memory: Memory) -> None:
     for call in (memory.chat,):
         with pytest.raises(NotSupportedYet):
             call()
