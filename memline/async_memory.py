@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import functools
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
+from memline.contracts.errors import Closed
 from memline.contracts.receipt import Status
 from memline.memory import Memory
 from memline.receipt import Receipt
@@ -47,7 +49,20 @@ class AsyncReceipt:
         return self
 
     async def _run(self, call: Callable[[], R]) -> R:
-        return await asyncio.get_running_loop().run_in_executor(self._pool, call)
+        return await _on_thread(self._pool, call)
+
+
+async def _on_thread(pool: ThreadPoolExecutor, call: Callable[[], R]) -> R:
+    """*call* on a thread of *pool*, with the caller's context. Raises Closed where the pool has ended.
+
+    Cancelled, it stops waiting: a call that runs goes on to its end, one that has not begun never runs.
+    """
+    loop = asyncio.get_running_loop()
+    try:
+        begun = pool.submit(contextvars.copy_context().run, call)
+    except RuntimeError:  # the pool takes nothing more: it, or the interpreter, is shut down
+        raise Closed() from None
+    return await asyncio.wrap_future(begun, loop=loop)
 
 
 def _threaded(
@@ -55,8 +70,7 @@ def _threaded(
 ) -> Callable[Concatenate[AsyncMemory, P], Coroutine[Any, Any, R]]:
     @functools.wraps(method)
     async def call(self: AsyncMemory, /, *args: P.args, **options: P.kwargs) -> R:
-        run = functools.partial(method, self.memory, *args, **options)
-        found = await asyncio.get_running_loop().run_in_executor(self._pool, run)
+        found = await _on_thread(self._pool, functools.partial(method, self.memory, *args, **options))
         return AsyncReceipt(found, self._pool) if isinstance(found, Receipt) else found  # type: ignore[return-value]
 
     return call
@@ -69,9 +83,16 @@ class AsyncMemory:
         self.memory = memory or Memory(namespace, **options)
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="memline-async")
 
+    @classmethod
+    def from_config(cls, config_dict: Mapping[str, Any], *, namespace: str | None = None, **parts: Any) -> AsyncMemory:
+        """See `Memory.from_config`. Not awaited, as in mem0."""
+        return cls(memory=Memory.from_config(config_dict, namespace=namespace, **parts))
+
     def in_namespace(self, name: str) -> AsyncMemory:
-        """A light handle on another namespace, on the same connections."""
-        return AsyncMemory(memory=self.memory.in_namespace(name))
+        """A light handle on another namespace, on the same connections and threads; closing one closes both."""
+        handle = object.__new__(type(self))
+        handle.memory, handle._pool = self.memory.in_namespace(name), self._pool
+        return handle
 
     add = _threaded(Memory.add)
     search = _threaded(Memory.search)
@@ -80,6 +101,7 @@ class AsyncMemory:
     count = _threaded(Memory.count)
     entities = _threaded(Memory.entities)
     history = _threaded(Memory.history)
+    changes = _threaded(Memory.changes)
     delete = _threaded(Memory.delete)
     receipt = _threaded(Memory.receipt)
     flush = _threaded(Memory.flush)
@@ -88,10 +110,9 @@ class AsyncMemory:
     reset = _threaded(Memory.reset)
     erase = _threaded(Memory.erase)
     chat = _threaded(Memory.chat)
-    from_config = Memory.from_config
 
     async def close(self) -> None:
-        """See `Memory.close`."""
+        """See `Memory.close`; calls that are running end with it, and those after it raise `Closed`."""
         await asyncio.get_running_loop().run_in_executor(None, self.memory.close)
         self._pool.shutdown(wait=False)
 

@@ -443,6 +443,7 @@ class House:
             failed=timedelta(days=settings.keep_failed),
             keys=timedelta(days=settings.key_retention),
             jobs=timedelta(days=settings.keep_jobs),
+            changes=timedelta(days=settings.keep_changes),
         )
         # the engine's thread runs turns, too: they wait no longer than that for it
         budget = 10.0 if self.uses_redis else 0.2

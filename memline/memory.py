@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from memline.compose import House
 from memline.contracts.errors import Closed, InvalidInput, NotSupportedYet
@@ -54,13 +55,35 @@ class Memory(Writes, Reads):
         if self._house.uses_redis:
             _ = self._house.producer  # a Redis that evicts is refused here, not at the first turn it loses
 
+    @classmethod
+    def from_config(cls, config_dict: Mapping[str, Any], *, namespace: str | None = None, **parts: Any) -> Memory:
+        """A `Memory` from mem0's configuration; `docs/from-mem0.md` has the keys. What it does not name comes from MEMLINE_*.
+
+        *parts* as in `Memory(…)`: embedder, chat_model, extractor, index, reranker. `custom_instructions` become the prompt of each `add`
+        that extracts facts and has no prompt of its own. Keys without an effect here are told in a UserWarning. Raises InvalidInput
+        that names every key which can't be taken and what to do; nothing was opened then.
+        """
+        import warnings
+
+        from memline.mem0_config import read_config
+
+        found = read_config(config_dict)
+        if "settings" in parts:
+            raise InvalidInput("from_config takes mem0's configuration in place of settings: give one of them.")
+        if found.ignored:
+            shown = ", ".join(found.ignored)
+            warnings.warn(f"These keys of the configuration have no effect in memline: {shown}. See docs/from-mem0.md.", stacklevel=2)
+        memory = cls(namespace, settings=load_settings(**found.settings), **parts)
+        memory._instructions = found.instructions
+        return memory
+
     def in_namespace(self, name: str) -> Memory:
         """A light handle on another namespace, on the same connections; closing one closes both."""
         if self._open.closed:
             raise Closed()
         handle = object.__new__(Memory)
         handle.namespace = check_namespace(name)
-        handle._house, handle._open = self._house, self._open
+        handle._house, handle._open, handle._instructions = self._house, self._open, self._instructions
         return handle
 
     # Closing
@@ -80,11 +103,6 @@ class Memory(Writes, Reads):
         return f"Memory(namespace={self.namespace!r})"
 
     # What is not there yet
-
-    @classmethod
-    def from_config(cls, /, *_args: object, **_options: object) -> NoReturn:
-        """mem0's way to settings: not taken here."""
-        raise NotSupportedYet("Memory.from_config is not built: settings come from MEMLINE_* or Memory(settings=memline.Settings(…)).")
 
     def chat(self, /, *_args: object, **_options: object) -> NoReturn:
         """mem0 does not have it either."""

@@ -19,6 +19,8 @@ class Handle:
     namespace: str
     _house: House
     _open: Lifetime
+    #: What a configuration says to write down, where a call does not.
+    _instructions: str | None = None
 
     @property
     def settings(self) -> Settings:

@@ -1,4 +1,4 @@
-"""The calls that read memory: search, get, get_all, count, entities, history."""
+"""The calls that read memory: search, get, get_all, count, entities, history, changes."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 from memline.contracts.errors import UnknownOption
 from memline.contracts.options import check_flag, check_handle
+from memline.contracts.within import check_within
 from memline.memory_handle import Handle, refuse_unknown
 
 __all__ = ["Reads"]
@@ -31,12 +32,13 @@ class Reads(Handle):
         rerank: bool = False,
         rerank_k: int | None = None,
         max_tokens: int | None = None,
+        within: Mapping[str, Any] | None = None,
         **unknown: object,
     ) -> dict[str, Any]:
         """Memories for a question, best first: `{"results": [...]}` in mem0's shape.
 
-        *filters* name at least one scope id. *threshold* is one of `score`, 0 to 1, which means the same in every question. *as_of*
-        (aware) asks for what was current then.
+        *filters* name at least one scope id, or *within* does: what is found lies inside both. *threshold* is one of `score`, 0 to 1,
+        which means the same in every question. *as_of* (aware) asks for what was current then.
 
         *rerank* shows the best *rerank_k* (by default four times *top_k*, at least 40, at most 200) to the reranker, whose order it is
         then: `rerank_score` joins `score`. *max_tokens* keeps, in the order of rank, what fits by an estimate of tokens, a smaller one
@@ -48,7 +50,7 @@ class Reads(Handle):
         Raises InvalidFilter, ScopeRequired and InvalidInput, ConfigurationError for *rerank* without a reranker, ServiceUnavailable
         where the ledger does not answer within MEMLINE_SEARCH_DEADLINE.
         """
-        from memline.contracts.filters import parse
+        from memline.contracts.within import parse_within
         from memline.search.explain import score_details
         from memline.search.items import memory_item
 
@@ -66,7 +68,7 @@ class Reads(Handle):
         found = self._house.searcher.search(
             self.namespace,
             query,
-            parse(filters),
+            parse_within(filters, check_within(within)),
             top_k=top_k,
             threshold=threshold,
             explain=explain,
@@ -99,8 +101,8 @@ class Reads(Handle):
             answer["weights"] = found.weights
         return answer
 
-    def get(self, /, memory_id: str, **unknown: object) -> dict[str, Any] | None:
-        """A memory by id; None where there is none in this namespace. Expired and superseded ones are shown.
+    def get(self, /, memory_id: str, *, within: Mapping[str, Any] | None = None, **unknown: object) -> dict[str, Any] | None:
+        """A memory by id; None where there is none in this namespace, or inside *within*. Expired and superseded ones are shown.
 
         `sightings` ({"count", "said_at": the newest 20 times, oldest first}) is there where turns after the first have said it again.
         """
@@ -110,9 +112,9 @@ class Reads(Handle):
 
         refuse_unknown("get", unknown)
         self._check_open()
-        checked = check_handle("memory_id", memory_id)
+        checked, bound = check_handle("memory_id", memory_id), check_within(within)
         with self._house.ledger.read() as connection:
-            row = load_memory(connection, self.namespace, checked)
+            row = load_memory(connection, self.namespace, checked, bound)
             if row is None:
                 return None
             return memory_item(row) | sightings_item(sightings_of(connection, row.no))
@@ -126,6 +128,7 @@ class Reads(Handle):
         cursor: str | None = None,
         show_expired: bool = False,
         include_superseded: bool = False,
+        within: Mapping[str, Any] | None = None,
         **unknown: object,
     ) -> dict[str, Any]:
         """Memories that *filters* match, in the order of creation, *top_k* a page: `{"results": [...], "total": n}`.
@@ -133,9 +136,10 @@ class Reads(Handle):
         `next_cursor` is there while there are more: give it as *cursor*, with the same filters and options, for the next page. A
         memory that is there during the whole walk comes exactly once, whatever changes meanwhile. `total` is how many match: now where
         *filters* ask for scope ids only, else when the walk began; `total_at_least` says that counting ended early (50,000 rows).
+        *within* as in `search`.
         Raises InvalidFilter, ScopeRequired, InvalidCursor and InvalidInput.
         """
-        from memline.contracts.filters import parse
+        from memline.contracts.within import parse_within
         from memline.search.items import memory_item
         from memline.search.listing import list_matching
 
@@ -144,7 +148,7 @@ class Reads(Handle):
         page = list_matching(
             self._house.ledger,
             self.namespace,
-            parse(filters),
+            parse_within(filters, check_within(within)),
             top_k=top_k,
             show_expired=check_flag("show_expired", show_expired),
             show_superseded=check_flag("include_superseded", include_superseded),
@@ -161,14 +165,14 @@ class Reads(Handle):
             answer["next_cursor"] = page.next_cursor
         return answer
 
-    def count(self, /, *, filters: Mapping[str, Any] | None = None, **unknown: object) -> int:
+    def count(self, /, *, filters: Mapping[str, Any] | None = None, within: Mapping[str, Any] | None = None, **unknown: object) -> int:
         """How many memories *filters* match: those that `get_all` lists without options. Raises InvalidFilter and ScopeRequired."""
-        from memline.contracts.filters import parse
+        from memline.contracts.within import parse_within
         from memline.search.listing import count_matching
 
         self._refuse_ids("count", unknown)
         self._check_open()
-        return count_matching(self._house.ledger, self.namespace, parse(filters), now=self._house.clock.now())
+        return count_matching(self._house.ledger, self.namespace, parse_within(filters, check_within(within)), now=self._house.clock.now())
 
     def entities(
         self,
@@ -178,6 +182,7 @@ class Reads(Handle):
         top_k: int = 20,
         cursor: str | None = None,
         memory_ids: int = 100,
+        within: Mapping[str, Any] | None = None,
         **unknown: object,
     ) -> dict[str, Any]:
         """The names that memories inside *filters* share, *top_k* a page, in the order of the lower-cased names.
@@ -186,26 +191,48 @@ class Reads(Handle):
         memories name it, the first *memory_ids* of them are told. `next_cursor` as in `get_all`. Deleted, expired and superseded
         memories count for nothing. Raises InvalidFilter, ScopeRequired, InvalidCursor and InvalidInput.
         """
-        from memline.contracts.filters import parse
+        from memline.contracts.within import parse_within
         from memline.search.entity_listing import list_entities
         from memline.search.items import entity_item
 
         self._refuse_ids("entities", unknown)
         self._check_open()
         now = self._house.clock.now()
-        page = list_entities(self._house.ledger, self.namespace, parse(filters), top_k=top_k, now=now, cursor=cursor, memory_ids=memory_ids)
+        wanted = parse_within(filters, check_within(within))
+        page = list_entities(self._house.ledger, self.namespace, wanted, top_k=top_k, now=now, cursor=cursor, memory_ids=memory_ids)
         answer: dict[str, Any] = {"results": [entity_item(item) for item in page.items]}
         if page.next_cursor is not None:
             answer["next_cursor"] = page.next_cursor
         return answer
 
-    def history(self, /, memory_id: str, **unknown: object) -> list[dict[str, Any]]:
-        """What happened to a memory, oldest first, in mem0's shape; empty for an unknown id."""
+    def history(self, /, memory_id: str, *, within: Mapping[str, Any] | None = None, **unknown: object) -> list[dict[str, Any]]:
+        """What happened to a memory, oldest first, in mem0's shape; empty for an unknown id, and for one outside *within*."""
         from memline.ledger.history import history_of
         from memline.search.items import history_item
 
         refuse_unknown("history", unknown)
         self._check_open()
-        checked = check_handle("memory_id", memory_id)
+        checked, bound = check_handle("memory_id", memory_id), check_within(within)
         with self._house.ledger.read() as connection:
-            return [history_item(row) for row in history_of(connection, self.namespace, checked)]
+            return [history_item(row) for row in history_of(connection, self.namespace, checked, bound)]
+
+    def changes(self, /, since: str | None = None, *, limit: int = 1000, within: Mapping[str, Any] | None = None, **unknown: object) -> dict[str, Any]:
+        """What happened to the memories of this namespace after *since*, in the order of commits, at most *limit* (up to 10,000).
+
+        `{"results": [{"id", "event", "version", "at", "cursor"}], "cursor"}`: `event` is ADD, UPDATE, SUPERSEDE, EXPIRE, DELETE (by
+        delete, delete_all, reset and a purge) or ERASE; no text, metadata or scope. Give `cursor` as the next *since*; the one of a
+        result is right after it. None: from the first change that is kept (MEMLINE_KEEP_CHANGES days); "now": only a cursor.
+
+        No committed change is passed over by a cursor; who stops before keeping one sees changes again. Raises
+        InvalidCursor, InvalidInput for any *within*, and StaleCursor where what came after the cursor may be gone: begin anew.
+        """
+        from memline.search.changes import read_changes
+
+        refuse_unknown("changes", unknown)
+        self._check_open()
+        if check_within(within) is not None:
+            raise InvalidInput(
+                "within is not for changes, which tells of a whole namespace: of an erased memory nobody knows any more whose it was. The "
+                "feed is for whoever keeps the namespace."
+            )
+        return read_changes(self._house.ledger, self.namespace, since, limit=limit)

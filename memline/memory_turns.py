@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from datetime import timedelta
+from typing import Any
 
 from memline.contracts.errors import ServiceUnavailable, UnknownReceipt, WaitTimeout
+from memline.contracts.filters import ScopeIds
 from memline.contracts.ids import handed_over_at
 from memline.contracts.options import check_handle, check_timeout
 from memline.contracts.receipt import ReceiptState, Status
-from memline.memory_handle import Handle
+from memline.contracts.within import check_within, line_within
+from memline.memory_handle import Handle, refuse_unknown
 from memline.receipt import Receipt
 
 __all__ = ["Turns"]
@@ -18,29 +22,39 @@ __all__ = ["Turns"]
 class Turns(Handle):
     """What became of what was handed over."""
 
-    def receipt(self, turn_id: str) -> Receipt:
+    def receipt(self, /, turn_id: str, *, within: Mapping[str, Any] | None = None, **unknown: object) -> Receipt:
         """The receipt of a turn, from any process: looks in this machine's spool, the stream, then the ledger.
 
-        Raises UnknownReceipt for an id that no turn of this namespace has.
+        Raises UnknownReceipt for an id that no turn of this namespace has, or none inside *within*. Of a turn that is nowhere any more
+        (lost, or its subject erased) nobody knows whose it was: inside *within* it is unknown.
         """
+        refuse_unknown("receipt", unknown)
         self._check_open()
-        return Receipt(self._look(check_handle("turn_id", turn_id)), self._look)
+        bound = check_within(within)
 
-    def _look(self, turn_id: str) -> ReceiptState:
+        def look(turn: str) -> ReceiptState:
+            return self._look(turn, bound)
+
+        return Receipt(look(check_handle("turn_id", turn_id)), look)
+
+    def _look(self, turn_id: str, within: ScopeIds | None = None) -> ReceiptState:
         from memline.ledger.receipts import note_lost, receipt_state
+
+        def belongs(line: bytes) -> bool:
+            return line_within(line, self.namespace, within)
 
         house = self._house
         if house.uses_redis:
             # A turn only moves from spool to stream to ledger, so looking in this order misses none.
             away: ServiceUnavailable | None = None
             try:
-                status = house.producer.locate(turn_id)
+                status = house.producer.locate(turn_id, belongs)
             except ServiceUnavailable as error:
                 status, away = None, error  # the ledger may know it all the same
             if status is Status.QUEUED:
                 return ReceiptState(turn_id, status)
         with house.ledger.read() as connection:
-            state = receipt_state(connection, turn_id, namespace=self.namespace)
+            state = receipt_state(connection, turn_id, namespace=self.namespace, within=within)
         if state is not None:
             return state
         if house.uses_redis and status is not None:
@@ -48,7 +62,7 @@ class Turns(Handle):
         if house.uses_redis and away is not None:
             raise away
         handed_at = handed_over_at(turn_id)
-        if handed_at is None or not house.uses_redis:
+        if handed_at is None or not house.uses_redis or within is not None:
             raise UnknownReceipt(
                 f"No turn {turn_id} was handed over in namespace {self.namespace}. Is it the id of a memory, or another namespace's?"
             )
@@ -60,8 +74,9 @@ class Turns(Handle):
             )
         if now - handed_at <= timedelta(seconds=house.settings.order_wait):
             return ReceiptState(turn_id, Status.QUEUED)
-        with house.ledger.write() as tx:
-            note_lost(tx, turn_id, now=now)
+        if house.producer.locate(turn_id) is None:  # on its way for somebody else: no loss
+            with house.ledger.write() as tx:
+                note_lost(tx, turn_id, now=now)
         return ReceiptState(turn_id, Status.LOST, reason="it was queued in Redis and is nowhere now", finished=True)
 
     def flush(self, timeout: float = 30) -> None:

@@ -9,6 +9,7 @@ from memline.contracts.errors import IdempotencyConflict, InvalidInput
 from memline.contracts.options import check_flag, check_handle, check_remark, check_timeout, check_version
 from memline.contracts.receipt import ReceiptState, Status
 from memline.contracts.scope import Scope
+from memline.contracts.within import check_within, refuse_outside
 from memline.memory_handle import refuse_unknown
 from memline.memory_turns import Turns
 from memline.receipt import Receipt
@@ -40,6 +41,7 @@ class Writes(Turns):
         ack: Literal["queued", "accepted"] = "queued",
         wait: bool = False,
         timeout: float = 30,
+        within: Mapping[str, Any] | None = None,
         **unknown: object,
     ) -> Any:
         """Hands a turn over and returns its `Receipt` at once.
@@ -51,6 +53,7 @@ class Writes(Turns):
         place of the namespace's; "" for none.
         *timestamp*: when it was said, if that was not now. *ack* "accepted" waits until the ledger has the turn. *wait* True waits
         until its memories are searchable, at most *timeout* seconds, and returns `{"results": [{"id", "memory", "event"}]}`.
+        *within*: the ids given must be all of those, the same, and may be more.
 
         Raises InvalidInput (nothing was changed), IdempotencyConflict where it is known at once, JobFailed and WaitTimeout when
         waiting.
@@ -61,7 +64,11 @@ class Writes(Turns):
             raise InvalidInput(f"ack must be 'queued' or 'accepted', not {ack!r}.")
         check_flag("wait", wait)
         check_timeout(timeout)
+        bound = check_within(within)
         scope = Scope.of(self.namespace, user_id, agent_id, run_id)
+        refuse_outside("add", scope, bound)
+        if prompt is None and infer is True and memory_type is None:
+            prompt = self._instructions
         options: dict[str, Any] = {
             "metadata": metadata,
             "infer": infer,
@@ -110,6 +117,7 @@ class Writes(Turns):
         if_version: int | None = None,
         actor: str | None = None,
         reason: str | None = None,
+        within: Mapping[str, Any] | None = None,
         **unknown: object,
     ) -> dict[str, Any]:
         """Changes a memory; returns `{"message", "id", "version"}`, the version being the old one where nothing is different.
@@ -127,7 +135,7 @@ class Writes(Turns):
 
         refuse_unknown("update", unknown)
         self._check_open()
-        checked = check_handle("memory_id", memory_id)
+        checked, bound = check_handle("memory_id", memory_id), check_within(within)
         if text is not None and data is not None and text != data:
             raise InvalidInput("text and data are two names of one thing: give one of them.")
         given = text if text is not None else data
@@ -141,7 +149,7 @@ class Writes(Turns):
             actor=check_remark("actor", actor),
             reason=check_remark("reason", reason),
         )
-        version = edit_memory(self._house.parts, self.namespace, checked, change)
+        version = edit_memory(self._house.parts, self.namespace, checked, change, within=bound)
         self._wake()
         return {"message": "Memory updated successfully!", "id": checked, "version": version}
 
@@ -153,12 +161,13 @@ class Writes(Turns):
         redact: bool = False,
         actor: str | None = None,
         reason: str | None = None,
+        within: Mapping[str, Any] | None = None,
         **unknown: object,
     ) -> dict[str, str]:
         """Deletes a memory: no read returns it from now on, and no model is shown again the messages that it came from.
 
         Its text stays in its history; *redact* takes it from there, too, also for a memory that is deleted already. What it had
-        superseded stays superseded. *actor* and *reason* stand in its history. Raises MemoryNotFound.
+        superseded stays superseded. *actor* and *reason* stand in its history. Raises MemoryNotFound, for one outside *within*, too.
         """
         from memline.ledger.history import HistoryMode
         from memline.ledger.retire import delete_memory
@@ -174,6 +183,7 @@ class Writes(Turns):
             actor=check_remark("actor", actor),
             reason=check_remark("reason", reason),
             keep=HistoryMode(self._house.settings.history),
+            within=check_within(within),
         )
         self._wake()
         return {"message": "Memory deleted successfully!"}
@@ -188,21 +198,24 @@ class Writes(Turns):
         redact: bool = False,
         actor: str | None = None,
         reason: str | None = None,
+        within: Mapping[str, Any] | None = None,
         **unknown: object,
     ) -> dict[str, Any]:
         """Deletes the memories that have all the ids given, whatever others they have, and what was said there.
 
         Turns of these scopes that were handed over before it and are not committed end `cancelled`, wherever they are. Returns
         `{"message", "deleted", "cancelled"}`: how many memories, and how many turns in the ledger; those on their way to it are not
-        counted. *redact* empties their history of texts, too. Raises ScopeRequired without an id, InvalidScopeId for a wildcard, and
-        ServiceUnavailable where Redis, which knows the order, does not answer; nothing was changed then.
+        counted. *redact* empties their history of texts, too. *within* as in `add`. Raises ScopeRequired without an id, InvalidScopeId
+        for a wildcard, and ServiceUnavailable where Redis, which knows the order, does not answer; nothing was changed then.
         """
         from memline.ledger.delete_all import delete_all
         from memline.ledger.history import HistoryMode
 
         refuse_unknown("delete_all", unknown)
         self._check_open()
+        bound = check_within(within)
         scope = Scope.of(self.namespace, user_id, agent_id, run_id)
+        refuse_outside("delete_all", scope, bound)
         options: dict[str, Any] = {
             "redact": check_flag("redact", redact),
             "actor": check_remark("actor", actor),
@@ -213,16 +226,18 @@ class Writes(Turns):
         self._wake()
         return {"message": "Memories deleted successfully!", "deleted": done.deleted, "cancelled": done.cancelled}
 
-    def reset(self, /, confirm: object = None, **unknown: object) -> dict[str, Any]:
+    def reset(self, /, confirm: object = None, *, within: Mapping[str, Any] | None = None, **unknown: object) -> dict[str, Any]:
         """Deletes everything in this namespace, the texts of its history too; *confirm* is the namespace's name. No other is touched.
 
         Turns end cancelled as with `delete_all`. What remains is content-free: ids and times of history, receipts' states,
-        idempotency keys, and the namespace's options. Raises InvalidInput without the right *confirm*.
+        idempotency keys, and the namespace's options. Raises InvalidInput without the right *confirm*, and for any *within*.
         """
         from memline.ledger.delete_all import reset_namespace
 
         refuse_unknown("reset", unknown)
         self._check_open()
+        if check_within(within) is not None:
+            raise InvalidInput("within is not for reset, which deletes a whole namespace: delete_all removes a scope. Nothing was changed.")
         if confirm != self.namespace:
             raise InvalidInput(
                 f"reset deletes everything in the namespace {self.namespace}: call reset(confirm={self.namespace!r}) if that is meant."
@@ -239,6 +254,7 @@ class Writes(Turns):
         run_id: str | None = None,
         *,
         physical: bool = False,
+        within: Mapping[str, Any] | None = None,
         **unknown: object,
     ) -> dict[str, Any]:
         """Erases one subject, whatever other ids its memories have, from every store, and returns the certificate.
@@ -246,7 +262,7 @@ class Writes(Turns):
         Exactly one id. Its turns that were handed over before the end of it end `cancelled`, wherever they are; what is added afterwards
         is new. Waits until whoever works for the subject has ended, at most MEMLINE_LEASE and the deadline of a call. Killed, or where a
         store does not answer, the subject stays shut and the same call goes on. *physical* also has databases write their files anew
-        (PostgreSQL locks each table meanwhile). `docs/erasure.md` has the certificate.
+        (PostgreSQL locks each table meanwhile). `docs/erasure.md` has the certificate. *within* may only name the subject itself.
 
         Raises InvalidInput for none or several ids, InvalidScopeId, ConfigurationError for a key that can't be read, ServiceUnavailable.
         """
@@ -256,9 +272,11 @@ class Writes(Turns):
         self._check_open()
         given: dict[SubjectKind, str | None] = {"user": user_id, "agent": agent_id, "run": run_id}
         check_flag("physical", physical)
+        bound = check_within(within)
         scope = Scope.of(self.namespace, user_id, agent_id, run_id)
         if len(scope.ids()) != 1:
             raise InvalidInput("erase takes one subject: exactly one of user_id, agent_id and run_id. Nothing was erased.")
+        refuse_outside("erase", scope, bound)
         (kind,) = [kind for kind, value in given.items() if value is not None]
         (value,) = scope.ids().values()
         return self._house.eraser.erase(Subject(self.namespace, kind, value), physical=physical)

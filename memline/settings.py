@@ -115,6 +115,7 @@ class Settings(BaseSettings):
         description="Days that a memory without an expiration date of its own lasts; unset: for ever. A namespace may have its own.",
     )
     keep_jobs: _Days = Field(90.0, description="Days that a receipt is answered; one that a memory came from is answered longer.")
+    keep_changes: _Days = Field(30.0, description="Days that the feed of changes reaches back.")
     exit_drain: _SecondsOrNone = Field(5.0, description="How long a process that ends goes on with what it accepted.")
 
     def home_folder(self) -> Path:

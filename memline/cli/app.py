@@ -9,6 +9,7 @@ import typer
 
 from memline.cli import (
     calibrate,
+    changes,
     changing,
     demo,
     doctor,
@@ -81,6 +82,7 @@ app.command("get-all", hidden=True)(listing.list_all)
 app.command("count", rich_help_panel=_USE)(listing.count)
 app.command("entities", rich_help_panel=_USE)(listing.entities)
 app.command("history", rich_help_panel=_USE)(memories.history)
+app.command("changes", rich_help_panel=_USE)(changes.changes)
 app.command("update", rich_help_panel=_USE)(changing.update)
 app.command("delete", rich_help_panel=_USE)(changing.delete)
 app.command("delete-all", rich_help_panel=_USE)(changing.delete_all)

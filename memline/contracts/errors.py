@@ -9,6 +9,7 @@
     │   ├── InvalidDate
     │   ├── InvalidFilter
     │   ├── InvalidCursor
+    │   │   └── StaleCursor            the feed of changes does not reach back so far
     │   └── UnknownOption (also TypeError)
     ├── NotFound (also ValueError, as mem0 raises)
     │   ├── MemoryNotFound
@@ -73,6 +74,7 @@ __all__ = [
     "SchemaMismatch",
     "ScopeRequired",
     "ServiceUnavailable",
+    "StaleCursor",
     "TurnFailed",
     "TurnLost",
     "TurnTooLarge",
@@ -121,6 +123,11 @@ class InvalidFilter(InvalidInput):
 
 class InvalidCursor(InvalidInput):
     """This cursor does not belong to this question; no rows were read."""
+
+
+class StaleCursor(InvalidCursor):
+    """Changes after this cursor are not kept any more, or the ledger was put back from a backup: begin anew. Take a cursor with
+    changes(since="now"), then read everything with get_all, then go on from that cursor."""
 
 
 class UnknownOption(InvalidInput, TypeError):

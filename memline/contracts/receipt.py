@@ -55,6 +55,8 @@ class Event(StrEnum):
     DELETE = "DELETE"
     EXPIRE = "EXPIRE"
     SUPERSEDE = "SUPERSEDE"
+    #: Told by the feed of changes only: the memory is gone, its history, too.
+    ERASE = "ERASE"
     #: Reported in a receipt only: the fact was already there, under this id.
     DUPLICATE = "DUPLICATE"
 

@@ -36,6 +36,7 @@ COUNTERS = {
     "messages_pruned": "messages removed by age that no memory came from",
     "jobs_pruned": "job rows removed by age that no memory names",
     "keys_pruned": "idempotency keys removed by age",
+    "changes_pruned": "changes removed from the feed by age",
     "receipts_pruned": "receipts of repeated and lost turns removed by age",
     "producers_pruned": "lanes forgotten by age of producers that fell silent",
     "memories_expired": "memories that left the live set after their last day",

@@ -176,8 +176,8 @@ def still_held(connection: Connection, stone: Tombstone, *, now: datetime, grace
     """The leases of the old epoch, of jobs and of relays, that have not ended: id -> until when (seconds since 1970) to wait at most.
 
     A batch that is gone, or at another stage, before its lease ran out has ended; so has a relay whose lease no row has. One whose lease
-    ran out may still be in a call: it has ended *grace* seconds later, the longest that a call may take. *seen* keeps until when leases were
-    renewed, from one look to the next.
+    ran out may still be in a call: it has ended *grace* seconds later, the longest that a call may take. *seen* keeps, from one look to
+    the next, until when a lease was renewed.
     """
     at = now.timestamp()
     held: dict[str, float] = {}

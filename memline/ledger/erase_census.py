@@ -26,6 +26,7 @@ from memline.ledger.schema import (
     owners,
     postings,
     repeats,
+    sightings,
     stage_results,
     vectors,
 )
@@ -55,6 +56,7 @@ def census(connection: Connection, whose: Whose, erasure: str) -> dict[str, int]
         vectors: vectors.c.memory_no.in_(nos),
         next_vectors: next_vectors.c.memory_no.in_(nos),
         postings: postings.c.memory_no.in_(nos),
+        sightings: sightings.c.memory_no.in_(nos),
         memory_links: sa.or_(memory_links.c.memory_no.in_(nos), memory_links.c.to_no.in_(nos)),
         messages: messages.c.lane.in_(of_lanes),
         entities: entities.c.lane.in_(of_lanes),

@@ -18,6 +18,7 @@ from sqlalchemy.engine import Connection
 from memline.contracts.ids import derived_id
 from memline.contracts.receipt import Status
 from memline.contracts.scope import SubjectKind
+from memline.ledger.changes import tell_erased
 from memline.ledger.outbox import requeue
 from memline.ledger.schema import (
     entities,
@@ -40,6 +41,7 @@ from memline.ledger.schema import (
     owners,
     postings,
     repeats,
+    sightings,
     stage_results,
     vectors,
 )
@@ -112,6 +114,7 @@ def erase_memories(tx: Connection, whose: Whose, erasure: str, *, now: datetime,
     nos, ids = [row.no for row in page], [row.id for row in page]
     owner_nos = sorted({row.owner_no for row in page})
     _tell_index(tx, erasure, "memory", whose.namespace, [(row.id, row.version) for row in page], now=now, waits=waits)
+    tell_erased(tx, whose.namespace, [(row.id, row.version) for row in page], now=now)
     _forget_in_others(tx, owner_nos, ids)
     links = sa.delete(entity_links).where(entity_links.c.memory_no.in_(nos)).returning(entity_links.c.entity_no)
     linked = tx.execute(links).scalars().all()
@@ -121,6 +124,7 @@ def erase_memories(tx: Connection, whose: Whose, erasure: str, *, now: datetime,
         ("postings", postings.c.memory_no),
         ("vectors", vectors.c.memory_no),
         ("next_vectors", next_vectors.c.memory_no),
+        ("sightings", sightings.c.memory_no),
         ("memory_links", memory_links.c.memory_no),
         ("memory_links", memory_links.c.to_no),
     ):
@@ -159,6 +163,7 @@ def erase_jobs(tx: Connection, whose: Whose, *, now: datetime) -> Counter[str]:
     for name, column in (
         ("stage_results", stage_results.c.job_id),
         ("messages", messages.c.job_id),
+        ("sightings", sightings.c.job_id),
         ("repeats", repeats.c.job_id),
     ):
         removed[name] += tx.execute(sa.delete(column.table).where(column.in_(ids))).rowcount

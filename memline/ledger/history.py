@@ -16,7 +16,10 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from memline.contracts.content_hash import text_md5
-from memline.ledger.schema import history
+from memline.contracts.filters import ScopeIds
+from memline.ledger.bounds import bounded
+from memline.ledger.changes import write_changes
+from memline.ledger.schema import history, memories
 
 __all__ = ["HistoryMode", "changes_between", "history_of", "redact_history", "write_history"]
 
@@ -31,10 +34,12 @@ class HistoryMode(StrEnum):
     HASHES = "hashes"
 
 
-def write_history(tx: Connection, rows: Sequence[Mapping[str, Any]], *, keep: HistoryMode = HistoryMode.FULL) -> None:
-    """Adds rows; (memory, version) is unique, so one change has one row."""
+def write_history(tx: Connection, rows: Sequence[Mapping[str, Any]], *, keep: HistoryMode = HistoryMode.FULL, new: bool = True) -> None:
+    """Adds rows; (memory, version) is unique, so one change has one row. *new*: they happen now, and the feed of changes tells them."""
     if rows:
         tx.execute(sa.insert(history), [_kept(row, keep) for row in rows])
+        if new:
+            write_changes(tx, rows)
 
 
 def changes_between(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -47,9 +52,11 @@ def changes_between(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str,
     return found
 
 
-def history_of(connection: Connection, namespace: str, memory_id: str) -> list[dict[str, Any]]:
-    """The rows of a memory, oldest first; empty for an unknown id."""
+def history_of(connection: Connection, namespace: str, memory_id: str, within: ScopeIds | None = None) -> list[dict[str, Any]]:
+    """The rows of a memory, oldest first; empty for an unknown id, and for one outside *within*. A deleted memory still has its ids."""
     query = sa.select(history).where(history.c.memory_id == memory_id, history.c.namespace == namespace).order_by(history.c.version)
+    if within is not None:
+        query = query.where(sa.exists().where(memories.c.id == history.c.memory_id, *bounded(memories, within)))
     return [dict(row._mapping) for row in connection.execute(query)]
 
 

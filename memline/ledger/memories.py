@@ -13,6 +13,7 @@ from sqlalchemy.engine import Connection, Row
 
 from memline.contracts.filters import ScopeIds
 from memline.contracts.index_object import IndexObject, Kind, ObjectKey
+from memline.ledger.bounds import bounded
 from memline.ledger.lists import in_list, tuples
 from memline.ledger.schema import entities, lanes, memories, next_entity_vectors, next_vectors, owners, postings, vectors
 from memline.ledger.vectors import current_entity_vector, current_model, current_vector, current_vectors, entities_with_vectors
@@ -85,10 +86,10 @@ def _row(row: Row[Any]) -> MemoryRow:
     return MemoryRow(*tuple(row))
 
 
-def load_memory(connection: Connection, namespace: str, memory_id: str) -> MemoryRow | None:
-    """A memory that is not deleted; None for an unknown id and for one of another namespace."""
+def load_memory(connection: Connection, namespace: str, memory_id: str, bound: ScopeIds | None = None) -> MemoryRow | None:
+    """A memory that is not deleted; None for an unknown id, for one of another namespace, and for one outside *bound*."""
     query = sa.select(*_COLUMNS).where(memories.c.id == memory_id, memories.c.namespace == namespace, memories.c.state != "deleted")
-    row = connection.execute(query).one_or_none()
+    row = connection.execute(query.where(*bounded(memories, bound))).one_or_none()
     return None if row is None else _row(row)
 
 

@@ -18,6 +18,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from memline.contracts.receipt import Status
+from memline.ledger.changes import prune_changes
 from memline.ledger.counters import count
 from memline.ledger.jobs import Stage
 from memline.ledger.schema import (
@@ -36,7 +37,7 @@ from memline.ledger.schema import (
 )
 from memline.ledger.session import insert
 
-__all__ = ["Retention", "Visit", "begin_pass", "prune_keys", "prune_producers", "prune_receipts", "save_place", "visit_jobs"]
+__all__ = ["Retention", "Visit", "begin_pass", "prune_feed", "prune_keys", "prune_producers", "prune_receipts", "save_place", "visit_jobs"]
 
 _STARTED, _PLACE = "prune.started", "prune.after"
 
@@ -56,6 +57,8 @@ class Retention:
     jobs: timedelta = timedelta(days=90)
     #: The numbers of a producer instance that handed over nothing in any lane.
     producers: timedelta = timedelta(days=7)
+    #: The feed of changes.
+    changes: timedelta = timedelta(days=30)
     #: Messages of a lane that are kept whatever their age; an extraction reads the last 10.
     window: int = 50
 
@@ -128,6 +131,13 @@ def prune_receipts(tx: Connection, *, keep: Retention, now: datetime, limit: int
         _delete(tx, table, rows)
         removed += len(rows)
     _count(tx, {"receipts_pruned": removed})
+    return removed
+
+
+def prune_feed(tx: Connection, *, keep: Retention, now: datetime, limit: int) -> int:
+    """Removes at most *limit* changes from the beginning of the feeds."""
+    removed = prune_changes(tx, until=now - keep.changes, limit=limit)
+    _count(tx, {"changes_pruned": removed})
     return removed
 
 

@@ -8,25 +8,32 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from memline.contracts.filters import ScopeIds
 from memline.contracts.receipt import Event, ReceiptState, Status
+from memline.ledger.bounds import bounded
 from memline.ledger.counters import count
-from memline.ledger.schema import erased_turns, jobs, lost_turns, memories, repeats
+from memline.ledger.schema import erased_turns, jobs, lanes, lost_turns, memories, repeats
 from memline.ledger.session import insert
 from memline.ledger.tombstones import REASON
 
 __all__ = ["note_lost", "receipt_state"]
 
 
-def receipt_state(connection: Connection, turn_id: str, *, namespace: str | None = None) -> ReceiptState | None:
-    """The state of a turn; None where the ledger has not seen it (or it belongs to another namespace)."""
+def receipt_state(
+    connection: Connection, turn_id: str, *, namespace: str | None = None, within: ScopeIds | None = None
+) -> ReceiptState | None:
+    """The state of a turn; None where the ledger has not seen it, it belongs to another namespace, or lies outside *within*."""
     repeat = connection.execute(sa.select(repeats.c.job_id, repeats.c.conflict).where(repeats.c.turn_id == turn_id)).one_or_none()
     job_id = turn_id if repeat is None else repeat.job_id
     query = sa.select(jobs.c.id, jobs.c.state, jobs.c.stage, jobs.c.outcome, jobs.c.reason, jobs.c.finished_at).where(jobs.c.id == job_id)
     if namespace is not None:
         query = query.where(jobs.c.namespace == namespace)
+    if within is not None:
+        query = query.where(jobs.c.lane.in_(sa.select(lanes.c.key).where(*bounded(lanes, within))))
     job = connection.execute(query).one_or_none()
     if job is None:
-        return _of_erased(connection, turn_id, namespace)
+        # of an erased turn nobody knows any more whose it was
+        return _of_erased(connection, turn_id, namespace) if within is None else None
     if repeat is not None and repeat.conflict:
         reason = f"Its idempotency key was used before, by {job_id}, for another content."
         return ReceiptState(turn_id, Status.CONFLICT, reason=reason, same_as=job_id, finished=True)
@@ -42,7 +49,9 @@ def receipt_state(connection: Connection, turn_id: str, *, namespace: str | None
 
 
 def note_lost(tx: Connection, turn_id: str, *, now: datetime) -> None:
-    """Records, and counts once, that a turn was asked for after `order_wait` and found nowhere."""
+    """Records, and counts once, that a turn was asked for after `order_wait` and found nowhere; not one that another namespace has."""
+    if any(tx.execute(sa.select(column).where(column == turn_id)).first() for column in (jobs.c.id, repeats.c.turn_id)):
+        return
     noting = insert(tx, lost_turns).values(turn_id=turn_id, noted_at=now).on_conflict_do_nothing(index_elements=["turn_id"])
     count(tx, "lost_turns", len(tx.execute(noting.returning(lost_turns.c.turn_id)).all()))
 
@@ -59,6 +68,14 @@ def _of_erased(connection: Connection, turn_id: str, namespace: str | None) -> R
 def _results(connection: Connection, outcome: list[list[str]]) -> list[dict[str, Any]]:
     # The outcome keeps ids only: a text that is deleted later is not shown by an old receipt.
     ids = [memory_id for memory_id, _ in outcome]
-    rows = connection.execute(sa.select(memories.c.id, memories.c.text, memories.c.state).where(memories.c.id.in_(ids)))
-    texts = {memory_id: None if state == "deleted" else text for memory_id, text, state in rows}
-    return [{"id": memory_id, "memory": texts.get(memory_id), "event": Event(event).value} for memory_id, event in outcome]
+    columns = (memories.c.id, memories.c.text, memories.c.state, memories.c.role, memories.c.actor_id)
+    rows = {row.id: row for row in connection.execute(sa.select(*columns).where(memories.c.id.in_(ids)))}
+    results = []
+    for memory_id, event in outcome:
+        row = rows.get(memory_id)
+        text = None if row is None or row.state == "deleted" else row.text
+        result = {"id": memory_id, "memory": text, "event": Event(event).value}
+        if row is not None and text is not None and row.role is not None:  # verbatim: mem0 says here who said it
+            result |= {"actor_id": row.actor_id, "role": row.role}
+        results.append(result)
+    return results

@@ -16,8 +16,11 @@ from sqlalchemy.engine import Connection
 
 from memline.contracts import failpoints
 from memline.contracts.errors import MemoryNotFound
+from memline.contracts.filters import ScopeIds
 from memline.contracts.receipt import Event
 from memline.contracts.scope import Scope
+from memline.ledger.bounds import bounded
+from memline.ledger.changes import tell_retired
 from memline.ledger.history import HistoryMode, redact_history, write_history
 from memline.ledger.locks import lock_owners, lock_subjects
 from memline.ledger.memories import MemoryRow, load_memory
@@ -53,21 +56,23 @@ def delete_memory(
     actor: str | None = None,
     reason: str | None = None,
     keep: HistoryMode = HistoryMode.FULL,
+    within: ScopeIds | None = None,
 ) -> None:
     """Deletes one memory; its source messages leave the window of its lane. *redact*: its history loses every text, too.
 
-    A memory that is deleted already may be redacted. Raises MemoryNotFound for an unknown id and for one of another namespace.
+    A memory that is deleted already may be redacted. Raises MemoryNotFound for an unknown id, for one of another namespace, and for one
+    outside *within*.
     """
     with ledger.write() as tx:
-        row = load_memory(tx, namespace, memory_id)
+        row = load_memory(tx, namespace, memory_id, within)
         if row is not None:
             scope = Scope(row.namespace, row.user_id, row.agent_id, row.run_id)
             lock_subjects(tx, scope.subjects)
             lock_owners(tx, [scope.owner.key])
-            row = load_memory(tx, namespace, memory_id)  # as it is now that nobody else changes it
+            row = load_memory(tx, namespace, memory_id, within)  # as it is now that nobody else changes it
         if row is not None:
             delete_memories(tx, [row], actor=actor, reason=reason, now=now, redact=redact, keep=keep)
-        elif not (redact and _redact_deleted(tx, namespace, memory_id)):
+        elif not (redact and _redact_deleted(tx, namespace, memory_id, within)):
             raise MemoryNotFound(memory_id)
         failpoints.hit("delete.before_commit")
     failpoints.hit("delete.after_commit")
@@ -117,6 +122,7 @@ def retire(
     if redact:
         redact_history(tx, sa.select(memories.c.id).where(which))
     _tell_history(tx, which, actor=actor, reason=reason, now=now, redact=redact, keep=keep)
+    tell_retired(tx, which, now=now)
     _tell_index(tx, which, now=now)
     if whole_owners is not None:
         tx.execute(sa.delete(postings).where(postings.c.owner_no.in_(whole_owners)))
@@ -161,12 +167,13 @@ def drop_unnamed(tx: Connection, entity_nos: set[int], *, now: datetime) -> None
             enqueue(tx, "entity", {row.id: (row.namespace, row.version + 1) for row in rows}, now=now)
 
 
-def _redact_deleted(tx: Connection, namespace: str, memory_id: str) -> bool:
+def _redact_deleted(tx: Connection, namespace: str, memory_id: str, within: ScopeIds | None) -> bool:
     """Redacts a memory that is deleted already; False where there is none."""
     hashes = {"md5": "", "content_hash": "", "digest": ""}
     done = tx.execute(
         sa.update(memories)
         .where(memories.c.id == memory_id, memories.c.namespace == namespace, memories.c.state == "deleted")
+        .where(*bounded(memories, within))
         .values(hashes)
         .returning(memories.c.id)
     ).one_or_none()

@@ -7,6 +7,7 @@ conversation of its lane, and a `position`, its turn in the lane's queue: they d
 from __future__ import annotations
 
 from memline.ledger.schema_base import metadata
+from memline.ledger.schema_changes import changes
 from memline.ledger.schema_erase import erased_numbers, erased_turns, erasure_objects, tombstones
 from memline.ledger.schema_jobs import (
     counters,
@@ -40,6 +41,7 @@ from memline.ledger.schema_memories import (
 from memline.ledger.schema_search import index_tenants, namespace_options, next_entity_vectors, next_vectors
 
 __all__ = [
+    "changes",
     "counters",
     "entities",
     "entity_links",

@@ -11,7 +11,7 @@ from memline.contracts.ids import digest_of
 from memline.contracts.portable import PortableEvent, PortableMemory
 from memline.contracts.receipt import Event
 
-__all__ = ["history_rows", "memory_row", "placeholder_history", "placeholder_row"]
+__all__ = ["arrival", "history_rows", "memory_row", "placeholder_history", "placeholder_row"]
 
 #: What a memory that is no longer live went through, where its history did not come along.
 _ENDED = {"superseded": Event.SUPERSEDE, "expired": Event.EXPIRE}
@@ -90,6 +90,12 @@ def placeholder_row(memory: PortableMemory, placeholder_id: str, *, now: datetim
 def placeholder_history(row: Mapping[str, Any], *, now: datetime) -> dict[str, Any]:
     """Its history: it was never here."""
     return _row(row, PortableEvent(1, Event.DELETE.value, now, reason="not imported"))
+
+
+def arrival(row: Mapping[str, Any], *, now: datetime) -> dict[str, Any]:
+    """What the feed of changes tells of *row*: that it is there, or what state it came in."""
+    told = _ENDED.get(row["state"], Event.ADD).value
+    return {"namespace": row["namespace"], "memory_id": row["id"], "version": row["version"], "event": told, "at": now}
 
 
 def _row(row: Mapping[str, Any], event: PortableEvent) -> dict[str, Any]:

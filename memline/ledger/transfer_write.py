@@ -17,6 +17,7 @@ from sqlalchemy.engine import Connection
 from memline.contracts.content_hash import content_hash
 from memline.contracts.ids import derived_id
 from memline.contracts.portable import PortableMemory
+from memline.ledger.changes import write_changes
 from memline.ledger.entities import Named, link_entities
 from memline.ledger.history import HistoryMode, write_history
 from memline.ledger.locks import lock_owners, lock_subjects
@@ -28,7 +29,7 @@ from memline.ledger.session import insert
 from memline.ledger.sightings import record_sightings
 from memline.ledger.transfer_decide import Decision, Fate, Known, decide
 from memline.ledger.transfer_jobs import Seats
-from memline.ledger.transfer_rows import history_rows, memory_row, placeholder_history, placeholder_row
+from memline.ledger.transfer_rows import arrival, history_rows, memory_row, placeholder_history, placeholder_row
 
 __all__ = ["Arriving", "Stored", "lock_for", "store_memories"]
 
@@ -142,7 +143,8 @@ def _write(
     seats.write(batch.keys())
     _put_made(tx, taken, model=model)
     told = [event for each in taken for event in history_rows(each.arriving.memory, each.row, restored=each.restored, now=now)]
-    write_history(tx, [*told, *(placeholder_history(row, now=now) for row in placeholders.values())], keep=keep)
+    write_history(tx, [*told, *(placeholder_history(row, now=now) for row in placeholders.values())], keep=keep, new=False)
+    write_changes(tx, [arrival(each.row, now=now) for each in taken])
     found = [each.arriving.memory for each in taken]
     record_sightings(tx, [(memory.id, seen.turn, seen.at) for memory in found for seen in memory.sightings])
     enqueue(tx, "memory", {each.row["id"]: (each.row["namespace"], each.row["version"]) for each in taken}, now=now)

@@ -17,6 +17,7 @@ from sqlalchemy.engine import Connection
 
 from memline.contracts.content_hash import content_hash, text_md5
 from memline.contracts.errors import DuplicateMemory, MemoryNotFound
+from memline.contracts.filters import ScopeIds
 from memline.contracts.ids import digest_of
 from memline.contracts.receipt import Event
 from memline.contracts.scope import Scope
@@ -57,12 +58,15 @@ class Edit:
     reason: str | None = None
 
 
-def lock_memory(tx: Connection, row: MemoryRow) -> MemoryRow:
-    """The memory as it is now that nobody else changes it; raises MemoryNotFound where it was deleted since *row* was read."""
+def lock_memory(tx: Connection, row: MemoryRow, within: ScopeIds | None = None) -> MemoryRow:
+    """The memory as it is now that nobody else changes it.
+
+    Raises MemoryNotFound where it was deleted since *row* was read, or lies outside *within*.
+    """
     scope = Scope(row.namespace, row.user_id, row.agent_id, row.run_id)
     lock_subjects(tx, scope.subjects)
     lock_owners(tx, [scope.owner.key])
-    found = load_memory(tx, row.namespace, row.id)
+    found = load_memory(tx, row.namespace, row.id, within)
     if found is None:
         raise MemoryNotFound(row.id)
     return found

@@ -317,7 +317,7 @@ class Eraser:
 
 #: Tables from which an erasure removes rows.
 POSTGRES_TABLES = (
-    "memories", "history", "vectors", "next_vectors", "postings", "memory_links", "messages", "entities", "entity_names", "entity_links",
-    "next_entity_vectors", "jobs", "stage_results", "idempotency_keys", "repeats", "lane_producers", "lane_numbers", "lanes", "owners",
-    "outbox",
+    "memories", "history", "vectors", "next_vectors", "postings", "memory_links", "sightings", "messages", "entities", "entity_names",
+    "entity_links", "next_entity_vectors", "jobs", "stage_results", "idempotency_keys", "repeats", "lane_producers", "lane_numbers",
+    "lanes", "owners", "outbox",
 )  # fmt: skip

@@ -16,6 +16,7 @@ from sqlalchemy.engine import Connection
 from memline.contracts import failpoints
 from memline.contracts.errors import InvalidInput, MemoryNotFound, TurnTooLarge, VersionConflict
 from memline.contracts.fact import Analysis
+from memline.contracts.filters import ScopeIds
 from memline.contracts.scope import Scope
 from memline.contracts.turn import check_metadata, check_text
 from memline.ledger.entities import Named, known_names
@@ -64,16 +65,16 @@ def check_new_text(text: object, *, max_bytes: int) -> str:
     return text
 
 
-def edit_memory(parts: Parts, namespace: str, memory_id: str, change: Change) -> int:
+def edit_memory(parts: Parts, namespace: str, memory_id: str, change: Change, *, within: ScopeIds | None = None) -> int:
     """Applies *change*; returns the memory's version then, which is the old one where nothing is different.
 
-    Raises MemoryNotFound, VersionConflict, DuplicateMemory, InvalidInput for metadata that grew too large, and what the embedder raises;
-    nothing was changed then.
+    Raises MemoryNotFound (for one outside *within*, too), VersionConflict, DuplicateMemory, InvalidInput for metadata that grew too
+    large, and what the embedder raises; nothing was changed then.
     """
     found = 0
     for _ in range(_TRIES):
         with parts.ledger.read() as connection:
-            row = load_memory(connection, namespace, memory_id)
+            row = load_memory(connection, namespace, memory_id, within)
         if row is None:
             raise MemoryNotFound(memory_id)
         found = row.version
@@ -83,7 +84,7 @@ def edit_memory(parts: Parts, namespace: str, memory_id: str, change: Change) ->
         if (edit.text, dict(edit.metadata), edit.expires_on) == (row.text, row.metadata, row.expires_on):
             return found
         with parts.ledger.write() as tx:
-            current = lock_memory(tx, row)
+            current = lock_memory(tx, row, within)
             found = current.version
             version = None
             if found == row.version and _names_are_there(tx, row, edit):

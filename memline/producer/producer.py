@@ -6,7 +6,7 @@ import logging
 import os
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -197,15 +197,15 @@ class Producer:
         """Redis failed at the last try; the thread goes on asking."""
         return self._down
 
-    def locate(self, turn_id: str) -> Status | None:
-        """Where a turn is on its way to the ledger: SPOOLED, QUEUED, or None when it is in neither.
+    def locate(self, turn_id: str, belongs: Callable[[bytes], bool] | None = None) -> Status | None:
+        """Where a turn is on its way to the ledger: SPOOLED, QUEUED, or None when it is in neither, or its JSON does not *belong* there.
 
         A turn only moves from spool to stream to ledger, so whoever asks the ledger after this misses none. Raises
         ServiceUnavailable when it is not in the spool and Redis does not answer.
         """
-        if self.spool.find(turn_id):
+        if self.spool.find(turn_id, belongs):
             return Status.SPOOLED
-        return Status.QUEUED if self.stream.find(turn_id) else None
+        return Status.QUEUED if self.stream.find(turn_id, belongs) else None
 
     # Draining
 

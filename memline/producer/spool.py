@@ -119,14 +119,18 @@ class Spool:
 
     # The folder
 
-    def find(self, turn_id: str) -> bool:
-        """Whether a turn waits in any file of this folder."""
+    def find(self, turn_id: str, belongs: Callable[[bytes], bool] | None = None) -> bool:
+        """Whether a turn waits in any file of this folder, and its JSON *belongs* to who asks."""
+
+        def is_it(line: bytes) -> bool:
+            return line_holds(line, turn_id) and (belongs is None or belongs(line))
+
         with self._lock:
             own, sent = (None, 0) if self._own is None else (self._own.path, self._own.sent)
             # Under the lock the own file can't lose its beginning between the look at `sent` and the reading.
-            if own is not None and any(line_holds(line, turn_id) for line in lines_of(own, skip=sent)):
+            if own is not None and any(is_it(line) for line in lines_of(own, skip=sent)):
                 return True
-        return any(line_holds(line, turn_id) for path in self._files() if path != own for line in lines_of(path))
+        return any(is_it(line) for path in self._files() if path != own for line in lines_of(path))
 
     def orphans(self) -> list[Path]:
         """The files of dead producers, oldest first."""

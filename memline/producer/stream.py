@@ -99,13 +99,14 @@ class TurnStream:
         """
         return _text(self._ask(lambda client: client.eval(_DRAW_PLACE, 1, self.key)))
 
-    def find(self, turn_id: str) -> bool:
-        """Whether a turn is in the stream; newest entries are looked at first."""
+    def find(self, turn_id: str, belongs: Callable[[bytes], bool] | None = None) -> bool:
+        """Whether a turn is in the stream, and its JSON *belongs* to who asks; newest entries are looked at first."""
         needle = json.dumps(turn_id).encode("utf-8")
         last = "+"
         while True:
             page = self._entries(self._ask(lambda client, newest: client.xrevrange(self.key, newest, "-", count=_PAGE), last))
-            if any(needle in entry.wire and json.loads(entry.wire).get("id") == turn_id for entry in page if entry.wire is not None):
+            wires = [entry.wire for entry in page if entry.wire is not None and needle in entry.wire]
+            if any(json.loads(wire).get("id") == turn_id and (belongs is None or belongs(wire)) for wire in wires):
                 return True
             if len(page) < _PAGE:
                 return False

@@ -241,13 +241,15 @@ def _by(dialect: str, plain: bool, filtered: bool) -> sa.Select[Any]:
 @cache
 def _between(dialect: str, plain: bool, filtered: bool) -> sa.Select[Any]:
     each, (lane, low, high) = table_of(dialect, "spans", lane=sa.Text(), low=sa.BigInteger(), high=sa.BigInteger())
-    return (
-        sa.select(*candidate_columns(plain, filtered=filtered, ids=False))
-        .select_from(each.join(memories, sa.and_(memories.c.lane == lane, memories.c.place.between(low, high))))
-        .where(memories.c.state != "deleted")
-        .order_by(memories.c.lane, memories.c.place, memories.c.ordinal)
-        .limit(sa.bindparam("most", type_=sa.Integer))
-    )
+    columns = candidate_columns(plain, filtered=filtered, ids=not plain)
+    inside, most = sa.and_(memories.c.lane == lane, memories.c.place.between(low, high)), sa.bindparam("most", type_=sa.Integer)
+    if dialect == "sqlite":
+        near: sa.FromClause = memories
+        query = sa.select(*columns).select_from(each.join(memories, inside)).where(memories.c.state != "deleted")
+    else:  # one look into the index for each span: left to itself the planner reads the table once it knows that one lane is much of it
+        near = sa.select(*columns).where(inside, memories.c.state != "deleted").limit(most).lateral("near")
+        query = sa.select(*near.c).select_from(each.join(near, sa.true()))
+    return query.order_by(near.c.lane, near.c.place, near.c.ordinal).limit(most)
 
 
 @cache

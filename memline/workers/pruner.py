@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from memline.contracts.clock import Clock
-from memline.ledger.prune import Retention, begin_pass, prune_keys, prune_producers, prune_receipts, save_place, visit_jobs
+from memline.ledger.prune import Retention, begin_pass, prune_feed, prune_keys, prune_producers, prune_receipts, save_place, visit_jobs
 from memline.ledger.session import Ledger
 
 __all__ = ["Pruner"]
@@ -45,7 +45,7 @@ class Pruner:
         return 0 if after is None else self.run_from(after)
 
     def run_from(self, after: int) -> int:
-        """Visits the jobs after number *after*, then keys, receipts and producers, until the end or until the budget is spent."""
+        """Visits the jobs after number *after*, then keys, receipts, producers and the feed, until the end or until the budget is spent."""
         until = self._seconds() + self._budget
         removed = 0
         going = True
@@ -57,7 +57,7 @@ class Pruner:
             removed += visit.removed.total()
             after = visit.after or 0
             going = visit.after is not None and self._seconds() < until
-        for verb in (prune_keys, prune_receipts, prune_producers):
+        for verb in (prune_keys, prune_receipts, prune_producers, prune_feed):
             found = self._batch
             # at least one batch of each, so that none of them waits for ever behind the others
             while found >= self._batch:

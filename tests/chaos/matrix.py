@@ -17,7 +17,7 @@ import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -150,8 +150,10 @@ def main() -> int:
     return 0 if all(outcome.held for outcome in outcomes) else 1
 
 
-def _run(cases: Iterable[Case], *, index: str, results: Path | None) -> list[Outcome]:
-    outcomes = []
+def _run(cases: Sequence[Case], *, index: str, results: Path | None) -> list[Outcome]:
+    outcomes: list[Outcome] = []
+    if not cases:
+        return outcomes
     with servers(index) as found:
         for case in cases:
             started = time.monotonic()

@@ -134,6 +134,11 @@ class Run:
         }
         if case.fault.startswith("index"):
             self.variables["MEMLINE_INDEX"] = "tests.chaos.faulty_index:FaultyIndex"
+        verb = case.point.partition(".")[0]
+        #: Whether a worker meets the fault.
+        self.in_worker = verb not in ("hand_over", repairs.POINTS_OF, *changes.VERBS)
+        if self.reconciles or verb == repairs.POINTS_OF:
+            self.variables["MEMLINE_RECONCILE_EVERY"] = "0"  # a worker's own pass would repair it before
         (folder / "home").mkdir()
         self.workers: list[Worker] = []
         self.receipts: list[Receipt] = []
@@ -144,9 +149,8 @@ class Run:
 
     def go(self) -> Outcome:
         verb = self.case.point.partition(".")[0]
-        in_worker = verb not in ("hand_over", repairs.POINTS_OF, *changes.VERBS)
         self.prepare()
-        self.start_worker(failpoints=self.failpoints() if in_worker else "")
+        self.start_worker(failpoints=self.failpoints() if self.in_worker else "")
         memory = self.memory = Memory(settings=self.settings())
         if verb in changes.VERBS:
             self.change_in_a_process_that_fails(memory, verb)
@@ -160,7 +164,7 @@ class Run:
             else:
                 self.hand_over(memory, 0, TURNS)
             self.fault_at_the_point()
-        if self.case.fault == "SIGKILL" and in_worker and self.outcome.reached:
+        if self.case.fault == "SIGKILL" and self.in_worker and self.outcome.reached:
             self.workers[0].wait()  # the mark is made just before the end
         if not any(worker.exit_code is None for worker in self.workers) or self.case.fault.startswith("lease expiry"):
             self.start_worker()
@@ -266,7 +270,7 @@ class Run:
         reconciler.wait(60)
 
     def fault_at_the_point(self) -> None:
-        self.outcome.reached = self.wait_for_mark(30 if self.changed else 8)  # an application that loads its models takes a while
+        self.outcome.reached = self.wait_for_mark(8 if self.in_worker else 30)  # a process that loads its models takes a while
         if self.case.fault == "Redis FLUSHALL" and not self.case.point.endswith("_spool"):
             self.outcome.allowed_to_be_lost = self.still_queued()
         self.do_fault()

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
-from itertools import count
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,20 +23,20 @@ from memline.ledger.locks import lock_subjects
 from memline.ledger.meta import check_embedder
 from memline.ledger.receipts import receipt_state
 from memline.ledger.schema import entities, erased_turns, erasure_objects, jobs, leases, memories, memory_links, outbox, tombstones
+from memline.ledger.schema_base import metadata
 from memline.ledger.session import Ledger
 from memline.ledger.tombstones import is_erased
-from memline.outbox.erase import Eraser, Stores
+from memline.outbox.erase import POSTGRES_TABLES
 from memline.outbox.relay import RelayLimits
-from memline.outbox.tombstone_file import EraseKey, TombstoneFile
+from memline.outbox.tombstone_file import EraseKey
 from memline.outbox.verify import verify
 from memline.pipeline.parts import Parts
 from memline.pipeline.runner import run_stage
-from memline.producer.erase_spool import SpoolEraser
 from memline.producer.spool import Spool
 from memline.search.index.port import Write
+from tests.integration.outbox.erasing import ANN, KEY, SECRET, eraser, holders, rows_of_others, say
 from tests.parts import (
     START,
-    CountingIds,
     HandClock,
     MemoryIndex,
     ScriptedExtractor,
@@ -50,72 +49,12 @@ from tests.parts import (
     table,
 )
 
-SECRET = "X1234567"
-ANN = Subject("default", "user", "ann-the-erased")
-KEY = EraseKey(b"a key of this test", "this test")
-
 
 @pytest.fixture
 def parts(ledger: Ledger) -> Parts:
     found = make_parts(ledger)
     with ledger.write() as tx:
         check_embedder(tx, found.embedder.model, found.embedder.dimension)
-    return found
-
-
-_erasers = count(1)
-
-
-def eraser(parts: Parts, folder: Path, *, sleep: Callable[[float], None] | None = None, **stores: Any) -> Eraser:
-    clock = parts.clock
-    assert isinstance(clock, HandClock)
-    files = [parts.ledger] if parts.ledger.is_sqlite else []
-    given = {"indexes": [parts.index], "turns": [SpoolEraser(folder / "spool")], "sqlite": files, "folders": [folder]} | stores
-    return Eraser(
-        parts.ledger,
-        Stores(**given),
-        clock,
-        CountingIds(f"erasure-{next(_erasers)}"),
-        KEY,
-        TombstoneFile(folder / "tombstones.jsonl"),
-        grace=30.0,
-        sleep=sleep or clock.advance,
-    )
-
-
-def say(parts: Parts, text: str, *, user: str | None = ANN.value, **options: Any) -> str:
-    """A turn that is run to its end and shown to the index; its id."""
-    turn = make_turn(text, user=user, **options)
-    accept(parts, turn)
-    run_all(parts)
-    make_relay(parts).drain()
-    return turn.id
-
-
-def cells(ledger: Ledger) -> Iterator[tuple[str, str]]:
-    """Every value of every column of every table there is, as text."""
-    with ledger.read() as connection:
-        inspector = sa.inspect(connection)
-        for name in inspector.get_table_names():
-            for row in connection.execute(sa.text(f'SELECT * FROM "{name}"')).mappings():
-                for column, value in row.items():
-                    yield (
-                        f"{name}.{column}",
-                        value.hex() if isinstance(value, bytes) else json.dumps(value, default=str, ensure_ascii=False),
-                    )
-
-
-def holders(ledger: Ledger, text: str) -> set[str]:
-    return {where for where, value in cells(ledger) if text in value}
-
-
-def rows_of_others(ledger: Ledger) -> dict[str, list[Any]]:
-    """Everything but what an erasure itself writes, and counts."""
-    own = {"tombstones", "erased_turns", "erased_numbers", "erasure_objects", "subjects", "counters", "ledger_meta", "alembic_version"}
-    found = {}
-    with ledger.read() as connection:
-        for name in sorted(set(sa.inspect(connection).get_table_names()) - own):
-            found[name] = sorted(connection.execute(sa.text(f'SELECT * FROM "{name}"')).all(), key=repr)
     return found
 
 
@@ -450,3 +389,37 @@ def test_only_whole_ids_are_sought() -> None:
     assert sought.turn_in(other) is None and not sought.holds(other)
     assert sought.turn_in(make_turn("x", user=ANN.value, namespace="other").to_wire().encode()) is None
     assert sought.holds(make_turn("x", user=ANN.value).to_wire().encode()[:-20])
+
+
+def test_two_who_erase_one_subject_at_once_are_one_erasure_and_the_later_touches_nothing_new(parts: Parts, tmp_path: Path) -> None:
+    say(parts, f"Anna keeps {SECRET}")
+    assert isinstance(parts.index, MemoryIndex)
+    certificates: list[Any] = []
+
+    def during(writes: Any) -> None:
+        if certificates:
+            return
+        certificates.append({})
+        parts.index.during = None  # type: ignore[attr-defined]
+        certificates.append(eraser(parts, tmp_path).erase(ANN))  # another process is faster
+        say(parts, "added afterwards")
+
+    parts.index.during = during
+    certificate = eraser(parts, tmp_path).erase(ANN)
+    assert certificate == certificates[1]
+    assert [row.text for row in table(parts.ledger, memories)] == ["added afterwards"]
+    assert len(table(parts.ledger, tombstones)) == 1
+    make_relay(parts).drain()
+    assert verify(parts.ledger, parts.index).sound
+
+
+#: Tables that hold nothing of a subject: counts, names of namespaces and leases, and what an erasure itself leaves.
+_FREE = {
+    "counters", "erased_numbers", "erased_turns", "erasure_objects", "index_tenants", "leases", "ledger_meta", "lost_turns", "marks",
+    "namespace_options", "subjects", "tombstones",
+}  # fmt: skip
+
+
+def test_every_table_is_either_erased_from_or_free_of_subjects() -> None:
+    """A new table has to be thought of: in `erase_rows`, in the census, and in what PostgreSQL is made to write anew."""
+    assert set(metadata.tables) - set(POSTGRES_TABLES) == _FREE

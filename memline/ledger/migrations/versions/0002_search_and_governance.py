@@ -13,6 +13,20 @@ depends_on = None
 
 def upgrade() -> None:
     op.create_table(
+        "changes",
+        sa.Column("no", BigId, autoincrement=True, nullable=False),
+        sa.Column("namespace", sa.Text(), nullable=False),
+        sa.Column("memory_id", sa.Text(), nullable=False),
+        sa.Column("version", sa.Integer(), nullable=False),
+        sa.Column("event", sa.Text(), nullable=False),
+        sa.Column("at", UtcTime, nullable=False),
+        sa.Column("xid", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("no", name=op.f("pk_changes")),
+        sqlite_autoincrement=True,
+    )
+    op.create_index(op.f("ix_changes_memory_id_version"), "changes", ["memory_id", "version"], unique=False)
+    op.create_index(op.f("ix_changes_namespace_xid_no"), "changes", ["namespace", "xid", "no"], unique=False)
+    op.create_table(
         "erased_numbers",
         sa.Column("lane", sa.Text(), nullable=False),
         sa.Column("producer", sa.Text(), nullable=False),
