@@ -9,8 +9,8 @@ from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
-from memline.contracts.errors import Closed
-from memline.contracts.receipt import Status
+from memline.contracts.errors import Closed, TurnFailed, WaitTimeout
+from memline.contracts.receipt import ReceiptState, Status
 from memline.memory import Memory
 from memline.receipt import Receipt
 
@@ -19,7 +19,7 @@ __all__ = ["AsyncMemory", "AsyncReceipt"]
 P = ParamSpec("P")
 R = TypeVar("R")
 
-#: Threads of one AsyncMemory; further calls queue, the loop goes on.
+#: Threads of one AsyncMemory; further calls queue, the loop goes on. A wait (`wait=True`, `receipt.wait`, `flush`) holds one.
 THREADS = 32
 
 
@@ -31,7 +31,7 @@ class AsyncReceipt:
         self.id = receipt.id
 
     @property
-    def seen(self) -> Any:
+    def seen(self) -> ReceiptState:
         """The last look, without a new one."""
         return self._receipt.seen
 
@@ -43,10 +43,21 @@ class AsyncReceipt:
         """What became of each fact."""
         return await self._run(lambda: self._receipt.results)
 
+    async def reason(self) -> str | None:
+        """Why it ended as it did, or why it has no memory."""
+        return await self._run(lambda: self._receipt.reason)
+
+    async def refresh(self) -> ReceiptState:
+        """See `Receipt.refresh`."""
+        return await self._run(self._receipt.refresh)
+
     async def wait(self, timeout: float = 30, until: Literal["searchable", "committed"] = "searchable") -> AsyncReceipt:
         """See `Receipt.wait`."""
         await self._run(lambda: self._receipt.wait(timeout, until))
         return self
+
+    def __repr__(self) -> str:
+        return f"Async{self._receipt!r}"
 
     async def _run(self, call: Callable[[], R]) -> R:
         return await _on_thread(self._pool, call)
@@ -62,7 +73,12 @@ async def _on_thread(pool: ThreadPoolExecutor, call: Callable[[], R]) -> R:
         begun = pool.submit(contextvars.copy_context().run, call)
     except RuntimeError:  # the pool takes nothing more: it, or the interpreter, is shut down
         raise Closed() from None
-    return await asyncio.wrap_future(begun, loop=loop)
+    try:
+        return await asyncio.wrap_future(begun, loop=loop)
+    except (TurnFailed, WaitTimeout) as error:
+        if isinstance(error.receipt, Receipt):  # its waits would hold the loop
+            error.receipt = AsyncReceipt(error.receipt, pool)
+        raise
 
 
 def _threaded(
@@ -77,7 +93,11 @@ def _threaded(
 
 
 class AsyncMemory:
-    """`Memory` for asyncio: the same options, results and errors; receipts are `AsyncReceipt`."""
+    """`Memory` for asyncio: the same options, results and errors; receipts are `AsyncReceipt`.
+
+    A task that is cancelled stops waiting: its call goes on to its end if it runs, and never runs if it has not begun. So an `add` that
+    was cancelled may have been handed over; an `idempotency_key` makes it safe to send again.
+    """
 
     def __init__(self, namespace: str | None = None, *, memory: Memory | None = None, **options: Any) -> None:
         self.memory = memory or Memory(namespace, **options)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import threading
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
 __all__ = ["House"]
 
 _log = logging.getLogger("memline")
+
+#: Of a chat model's setting: package.module:name; all else names a model.
+_IMPORT_PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)+:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 #: The ports that a part of the application's own has to fit; loaded only where there is one.
 _PORTS = {
@@ -275,7 +279,7 @@ class House:
 
     def _chat_model_of(self, model: str, setting: str, timeout: float, *, asks: str) -> ChatModel:
         """The model of a setting, by its name or its import path."""
-        if ":" in model and "." in model.partition(":")[0]:
+        if _IMPORT_PATH.fullmatch(model):  # not the name of a model, such as llama3.1:8b
             return cast("ChatModel", self._loaded(setting, model))
         from memline.language.chat.openai import OpenAIChat
 

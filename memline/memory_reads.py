@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from memline.contracts.errors import UnknownOption
+from memline.contracts.errors import InvalidInput, UnknownOption
 from memline.contracts.options import check_flag, check_handle
 from memline.contracts.within import check_within
 from memline.memory_handle import Handle, refuse_unknown
@@ -216,7 +216,9 @@ class Reads(Handle):
         with self._house.ledger.read() as connection:
             return [history_item(row) for row in history_of(connection, self.namespace, checked, bound)]
 
-    def changes(self, /, since: str | None = None, *, limit: int = 1000, within: Mapping[str, Any] | None = None, **unknown: object) -> dict[str, Any]:
+    def changes(
+        self, /, since: str | None = None, *, limit: int = 1000, within: Mapping[str, Any] | None = None, **unknown: object
+    ) -> dict[str, Any]:
         """What happened to the memories of this namespace after *since*, in the order of commits, at most *limit* (up to 10,000).
 
         `{"results": [{"id", "event", "version", "at", "cursor"}], "cursor"}`: `event` is ADD, UPDATE, SUPERSEDE, EXPIRE, DELETE (by

@@ -79,10 +79,11 @@ class Turns(Handle):
                 note_lost(tx, turn_id, now=now)
         return ReceiptState(turn_id, Status.LOST, reason="it was queued in Redis and is nowhere now", finished=True)
 
-    def flush(self, timeout: float = 30) -> None:
+    def flush(self, /, timeout: float = 30, **unknown: object) -> None:
         """Waits until everything handed over in this namespace has ended and the index shows it; WaitTimeout after *timeout* seconds."""
         from memline.ledger.pending import pending_work
 
+        refuse_unknown("flush", unknown)
         self._check_open()
         house = self._house
         deadline = time.monotonic() + check_timeout(timeout)

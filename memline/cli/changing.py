@@ -86,7 +86,8 @@ def delete_all(
         if not yes:
             there = memory.count(filters=ids)
             _ask(f"Delete {there} memories of {', '.join(ids.values())} in {memory.namespace}?", as_json=as_json)
-        answer = memory.delete_all(**ids, redact=redact, actor=actor, reason=reason)
+        given: dict[str, Any] = {**ids}
+        answer = memory.delete_all(**given, redact=redact, actor=actor, reason=reason)
     _tell(answer, as_json=as_json)
 
 

@@ -18,6 +18,7 @@ from memline.ledger.audit_of_jobs import JOB_CHECKS
 from memline.ledger.audit_parts import Check, either, is_one_of, none_of
 from memline.ledger.erase_rows import ERASED
 from memline.ledger.schema import (
+    changes,
     entities,
     entity_links,
     entity_names,
@@ -141,6 +142,15 @@ _newest_says = sa.select(
         ),
     ),
 ).select_from(memories.join(history, sa.and_(history.c.memory_id == memories.c.id, history.c.version == memories.c.version)))
+
+_newest_told = sa.select(sa.func.max(changes.c.no).label("no")).group_by(changes.c.memory_id).subquery("newest")
+_told_changes = sa.select(
+    changes.c.memory_id,
+    either(
+        (sa.and_(_NO_MEMORY, ~is_one_of(changes.c.event, "ERASE")), _NOT_THERE),
+        (memories.c.version != changes.c.version, "the newest one is not of the version that the memory has"),
+    ),
+).select_from(_newest_told.join(changes, changes.c.no == _newest_told.c.no).outerjoin(memories, memories.c.id == changes.c.memory_id))
 
 _vector_rows = sa.select(
     _id_or_number(vectors.c.memory_no),
@@ -267,6 +277,7 @@ CHECKS: tuple[Check, ...] = (
     Check("history", _history_rows),
     Check("history", sa.select(memories.c.id).where(none_of(history, history.c.memory_id == memories.c.id)), "missing"),
     Check("history", _newest_says),
+    Check("changes", _told_changes),
     Check("vectors", _vector_rows),
     Check("vectors", sa.select(memories.c.id).where(_IN_INDEX, none_of(vectors, vectors.c.memory_no == memories.c.no)), "missing"),
     Check("next vectors", _next_vector_rows),

@@ -23,6 +23,6 @@ changes = Table(
     Column("at", UtcTime, nullable=False),
     Column("xid", sa.BigInteger, nullable=False),
     Index(None, "namespace", "xid", "no"),
-    Index(None, "memory_id", "version"),
+    Index(None, "memory_id", "no"),
     sqlite_autoincrement=True,
 )

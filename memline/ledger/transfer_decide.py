@@ -19,9 +19,9 @@ from memline.contracts.portable import PortableMemory
 from memline.contracts.scope import Scope
 from memline.ledger.pairs import has_pair
 from memline.ledger.schema import memories, owners
-from memline.ledger.tombstones import is_erased, running_tombstone
+from memline.ledger.tombstones import is_erased
 
-__all__ = ["Decision", "Fate", "Known", "Twin", "decide", "is_placeholder", "known_of", "may_not_return"]
+__all__ = ["Decision", "Fate", "Known", "Twin", "decide", "is_placeholder", "deleted_here", "erased_here", "known_of"]
 
 
 class Fate(StrEnum):
@@ -81,29 +81,28 @@ def is_placeholder(row: Any) -> bool:
     return bool(row.state == "deleted" and row.version == 1)
 
 
-def may_not_return(connection: Connection, found: Sequence[PortableMemory], *, dated: bool = True) -> set[str]:
-    """Ids of memories that were here and were taken away, by `delete` (its row remains) or with their subject by `erase`: an import brings
-    them back only where that is asked for. Whatever else must keep a memory out belongs into this function: `decide` asks nobody else.
-
-    *dated* False: the times of *found* are not to be trusted, and everything of a subject that was ever erased counts as from before.
-    """
+def deleted_here(connection: Connection, found: Sequence[PortableMemory]) -> set[str]:
+    """Ids of memories that were here and were deleted: an import brings them back only where that is asked for."""
     gone: set[str] = set()
     ids = [memory.id for memory in found]
     for start in range(0, len(ids), 500):
         deleted = sa.and_(memories.c.state == "deleted", memories.c.version > 1)
         gone |= set(connection.execute(sa.select(memories.c.id).where(memories.c.id.in_(ids[start : start + 500]), deleted)).scalars())
+    return gone
+
+
+def erased_here(connection: Connection, found: Sequence[PortableMemory], *, dated: bool = True) -> set[str]:
+    """Ids of memories that are older than an erasure of their subject, or whose subject is being erased: nothing brings them back (G9).
+
+    *dated* False: the times of *found* are not to be trusted, and everything of a subject that was ever erased counts as from before.
+    """
+    gone: set[str] = set()
     for scope in {memory.scope for memory in found}:
         own = [memory for memory in found if memory.scope == scope]
         first = min(memory.created_at for memory in own) if dated else datetime.min.replace(tzinfo=UTC)
         if is_erased(connection, scope, first):
             gone |= {memory.id for memory in own if not dated or is_erased(connection, scope, memory.created_at)}
     return gone
-
-
-def _being_erased(connection: Connection, found: Sequence[PortableMemory]) -> set[Scope]:
-    scopes = {memory.scope for memory in found}
-    running = {subject for scope in scopes for subject in scope.subjects if running_tombstone(connection, subject) is not None}
-    return {scope for scope in scopes if running & set(scope.subjects)}
 
 
 def known_of(connection: Connection, found: Sequence[PortableMemory]) -> Known:
@@ -131,15 +130,13 @@ def decide(
 ) -> tuple[list[Decision], Known]:
     """What becomes of each of *found*, in order, an earlier one counting as here for a later one; and what was known before."""
     known = known_of(connection, found)
-    gone = may_not_return(connection, found, dated=dated)
-    erasing = _being_erased(connection, found) if gone and restore_deleted else set()
+    erased = erased_here(connection, found, dated=dated)
+    gone = set() if restore_deleted else deleted_here(connection, found)
     taken: dict[str, PortableMemory] = {}
     live = dict(known.live)
     decisions = []
     for memory in found:
-        decision = _by_id(known, taken, memory, gone, restore_deleted=restore_deleted)
-        if memory.scope in erasing:
-            decision = Decision(Fate.CONFLICT, "its subject is being erased")
+        decision = Decision(Fate.DELETED) if memory.id in erased else _by_id(known, taken, memory, gone)
         if decision.fate.stores and memory.state == "live":
             twin = live.get(_text_of(memory))
             if twin is not None and not twin.is_over(now):
@@ -156,7 +153,7 @@ def _text_of(memory: PortableMemory) -> tuple[str, str]:
     return memory.scope.lane, content_hash(memory.text)
 
 
-def _by_id(known: Known, taken: dict[str, PortableMemory], memory: PortableMemory, gone: set[str], *, restore_deleted: bool) -> Decision:
+def _by_id(known: Known, taken: dict[str, PortableMemory], memory: PortableMemory, gone: set[str]) -> Decision:
     earlier, here = taken.get(memory.id), known.by_id.get(memory.id)
     if earlier is not None:
         same = (earlier.scope, earlier.md5, earlier.metadata, earlier.expires_on) == _content(memory)
@@ -164,11 +161,10 @@ def _by_id(known: Known, taken: dict[str, PortableMemory], memory: PortableMemor
     if here is not None and here.namespace != memory.scope.namespace:
         return Decision(Fate.CONFLICT, "its id is taken in another namespace of this ledger: --new-ids gives new ones")
     if memory.id in gone:
-        if not restore_deleted:
-            return Decision(Fate.DELETED)
-        if here is not None and here.state == "deleted" and not is_placeholder(here):
-            here_too = here.lane == memory.scope.lane
-            return Decision(Fate.RESTORED) if here_too else Decision(Fate.CONFLICT, "it was deleted here in another scope")
+        return Decision(Fate.DELETED)
+    if here is not None and here.state == "deleted" and not is_placeholder(here):
+        here_too = here.lane == memory.scope.lane
+        return Decision(Fate.RESTORED) if here_too else Decision(Fate.CONFLICT, "it was deleted here in another scope")
     if here is None:
         return Decision(Fate.NEW)
     if is_placeholder(here):

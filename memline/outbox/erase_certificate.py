@@ -73,6 +73,7 @@ def certificate_of(
         "physical": [*remains, *physical],
         "kept": [
             {"what": "id and state of its turns", "where": "ledger, erased_turns"},
+            {"what": "ids of its memories, and when they were added, changed and erased", "where": "ledger, changes"},
             {"what": "this certificate, the keyed hash, epoch, place and time", "where": f"ledger, tombstones; {file}"},
             {
                 "what": "digests without a key of the subject and its scopes, by which late turns are known: who holds the ledger and "

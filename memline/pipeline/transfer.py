@@ -49,7 +49,7 @@ class Imported:
 
 
 class Importer:
-    """Imports into the ledger of *parts*. *restore_deleted*: what was deleted here, or erased, may come back. *dated* False: the source's
+    """Imports into the ledger of *parts*. *restore_deleted*: what was deleted here may come back (what was erased never does). *dated* False: the source's
     times do not say whether a memory is from before an erasure.
     """
 

@@ -73,8 +73,18 @@ def holders(ledger: Ledger, text: str) -> set[str]:
 
 
 def rows_of_others(ledger: Ledger) -> dict[str, list[Any]]:
-    """Every row of every table, but for what an erasure itself writes, and counts."""
-    own = {"tombstones", "erased_turns", "erased_numbers", "erasure_objects", "subjects", "counters", "ledger_meta", "alembic_version"}
+    """Every row of every table, but for what an erasure itself writes, counts, and the feed of changes, which has ids and no content."""
+    own = {
+        "changes",
+        "tombstones",
+        "erased_turns",
+        "erased_numbers",
+        "erasure_objects",
+        "subjects",
+        "counters",
+        "ledger_meta",
+        "alembic_version",
+    }
     found = {}
     with ledger.read() as connection:
         for name in sorted(set(sa.inspect(connection).get_table_names()) - own):

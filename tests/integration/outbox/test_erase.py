@@ -117,7 +117,7 @@ def test_what_a_memory_of_the_run_had_superseded_stays_superseded_and_names_noth
     eraser(parts, tmp_path).erase(Subject("default", "run", "second"))
     (left,) = table(parts.ledger, memories)
     assert (left.state, left.superseded_by) == ("superseded", ERASED)
-    assert holders(parts.ledger, gone.id) == set() and table(parts.ledger, memory_links) == []
+    assert holders(parts.ledger, gone.id) == {"changes.memory_id"} and table(parts.ledger, memory_links) == []
     assert verify(parts.ledger, parts.index).sound
 
 
@@ -413,10 +413,11 @@ def test_two_who_erase_one_subject_at_once_are_one_erasure_and_the_later_touches
     assert verify(parts.ledger, parts.index).sound
 
 
-#: Tables that hold nothing of a subject: counts, names of namespaces and leases, and what an erasure itself leaves.
+#: Tables that hold nothing of a subject: ids of memories in the feed of changes, counts, names of namespaces and leases, and what an
+#: erasure itself leaves.
 _FREE = {
-    "counters", "erased_numbers", "erased_turns", "erasure_objects", "index_tenants", "leases", "ledger_meta", "lost_turns", "marks",
-    "namespace_options", "subjects", "tombstones",
+    "changes", "counters", "erased_numbers", "erased_turns", "erasure_objects", "index_tenants", "leases", "ledger_meta", "lost_turns",
+    "marks", "namespace_options", "subjects", "tombstones",
 }  # fmt: skip
 
 

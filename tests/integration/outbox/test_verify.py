@@ -58,6 +58,12 @@ DAMAGE: dict[tuple[str, str], tuple[str, ...]] = {
     ("vectors", "still there although the memory is deleted"): (
         f"INSERT INTO vectors SELECT {DELETED}, model, dimension, vector FROM vectors WHERE memory_no = {ONE}",
     ),
+    ("changes", "of a memory that is not in the ledger"): (
+        f"INSERT INTO changes (memory_id, namespace, version, event, at, xid) VALUES ('nobody', 'default', 1, 'ADD', {NOW}, 0)",
+    ),
+    ("changes", "the newest one is not of the version that the memory has"): (
+        "DELETE FROM changes WHERE version = 2 AND memory_id = (SELECT id FROM memories WHERE state = 'superseded')",
+    ),
     ("vectors", "of another model than the ledger's embedder"): (f"UPDATE vectors SET model = 'other' WHERE memory_no = {ONE}",),
     ("vectors", "missing"): (f"DELETE FROM vectors WHERE memory_no = {ONE}",),
     ("vectors", "its vector is not of length 1"): (f"UPDATE vectors SET vector = {{zeros}} WHERE memory_no = {ONE}",),

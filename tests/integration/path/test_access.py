@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from memline import AsyncMemory, Memory, Status
-from memline.contracts.errors import InvalidCursor, InvalidInput, InvalidScopeId, ScopeRequired, UnknownReceipt
+from memline.contracts.errors import InvalidCursor, InvalidInput, InvalidScopeId, ScopeRequired, UnknownOption, UnknownReceipt
 from memline.settings import load_settings
 from tests.integration.path.access_world import ANN, World, answer, dump, open_world
 
 UNKNOWN = "0197f3a0-0000-7000-8000-00000000abcd"
 
 #: Of a namespace and its process, not of anybody in it.
-WHOLE = {"close", "flush", "in_namespace", "from_config", "chat", "models", "settings", "changes"}
+WHOLE = {"close", "flush", "in_namespace", "from_config", "chat"}
 
 BY_MEMORY: dict[str, Callable[..., Any]] = {
     "get": lambda memory, one, **w: memory.get(one, **w),
@@ -152,7 +152,9 @@ REACHING_OUT: list[tuple[Callable[[Memory], Any], type[InvalidInput], str]] = [
     (lambda memory: memory.erase(user_id="bob", within=ANN), InvalidScopeId, "user_id"),
     (lambda memory: memory.erase(agent_id="helper", within=ANN), ScopeRequired, "user_id"),
     (lambda memory: memory.erase(user_id="ann", within={**ANN, "agent_id": "helper"}), ScopeRequired, "agent_id"),
-    (lambda memory: memory.reset(confirm="ours", within=ANN), InvalidInput, "within"),
+    (lambda memory: memory.reset(confirm="ours", within=ANN), InvalidInput, "reset"),
+    (lambda memory: memory.changes(within=ANN), InvalidInput, "changes"),
+    (lambda memory: memory.flush(within=ANN), UnknownOption, "flush"),
 ]
 
 
@@ -207,6 +209,8 @@ def test_a_within_that_is_none_is_refused_by_every_call_and_changes_nothing(sqli
         lambda **w: memory.delete_all(user_id="ann", **w),
         lambda **w: memory.erase(user_id="ann", **w),
         lambda **w: memory.reset(confirm="ours", **w),
+        lambda **w: memory.changes(**w),
+        lambda **w: memory.flush(**w),
     ]
     for call in calls:
         with pytest.raises(InvalidInput, match="within"):

@@ -24,7 +24,7 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("no", name=op.f("pk_changes")),
         sqlite_autoincrement=True,
     )
-    op.create_index(op.f("ix_changes_memory_id_version"), "changes", ["memory_id", "version"], unique=False)
+    op.create_index(op.f("ix_changes_memory_id_no"), "changes", ["memory_id", "no"], unique=False)
     op.create_index(op.f("ix_changes_namespace_xid_no"), "changes", ["namespace", "xid", "no"], unique=False)
     op.create_table(
         "erased_numbers",
