@@ -58,9 +58,7 @@ def _until(attempt: Callable[[], Any], ledger: Ledger, deadline: float, sleep: C
                 return
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-                raise ServiceUnavailable(
-                    f"The file {ledger.path} can't be written anew ({error}): make room on its disk."
-                ) from error
+                raise ServiceUnavailable(f"The file {ledger.path} can't be written anew ({error}): make room on its disk.") from error
         if time.monotonic() >= deadline:
             raise ServiceUnavailable(
                 f"Others read or write {ledger.path} all the time, so it can't be written anew: close them, then erase again."

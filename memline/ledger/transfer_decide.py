@@ -16,12 +16,11 @@ from sqlalchemy.engine import Connection
 
 from memline.contracts.content_hash import content_hash
 from memline.contracts.portable import PortableMemory
-from memline.contracts.scope import Scope
 from memline.ledger.pairs import has_pair
 from memline.ledger.schema import memories, owners
 from memline.ledger.tombstones import is_erased
 
-__all__ = ["Decision", "Fate", "Known", "Twin", "decide", "is_placeholder", "deleted_here", "erased_here", "known_of"]
+__all__ = ["Decision", "Fate", "Known", "Twin", "decide", "deleted_here", "erased_here", "is_placeholder", "known_of"]
 
 
 class Fate(StrEnum):

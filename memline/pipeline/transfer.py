@@ -49,8 +49,9 @@ class Imported:
 
 
 class Importer:
-    """Imports into the ledger of *parts*. *restore_deleted*: what was deleted here may come back (what was erased never does). *dated* False: the source's
-    times do not say whether a memory is from before an erasure.
+    """Imports into the ledger of *parts*. *restore_deleted*: what was deleted (never what was erased) may come back.
+
+    *dated* False: the source's times do not say whether a memory is from before an erasure.
     """
 
     def __init__(self, parts: Parts, *, restore_deleted: bool = False, dated: bool = True) -> None:

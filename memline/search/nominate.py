@@ -12,6 +12,7 @@ from sqlalchemy.engine import Connection
 
 from memline.contracts.errors import ServiceUnavailable
 from memline.contracts.filters import ScopeIds
+from memline.language.blas import one_blas_thread
 from memline.ledger.memories import within
 from memline.ledger.postings import TermStatistics
 from memline.ledger.schema import memories, vectors
@@ -154,7 +155,8 @@ def scan_vectors(
     read = 0
     for part in connection.execute(query).partitions(2_000):
         read += len(part)
-        values = np.frombuffer(b"".join(row[1] for row in part), np.dtype("<f4")).reshape(len(part), -1) @ vector
+        with one_blas_thread():
+            values = np.frombuffer(b"".join(row[1] for row in part), np.dtype("<f4")).reshape(len(part), -1) @ vector
         best += [Nominee(row[0], float(value)) for row, value in zip(part, values, strict=True)]
         best = sorted(best, key=lambda nominee: (-nominee.value, nominee.id))[: limit + offset]
     return best[offset:], read <= MOST_SCANNED

@@ -32,6 +32,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from memline.language.blas import one_blas_thread
 from memline.ledger.postings import K1, B
 
 __all__ = ["BY_WORDS", "MEANINGS", "SATURATION", "SIGNALS", "Arrays", "idf", "measure"]
@@ -174,7 +175,8 @@ def _follows(arrays: Arrays) -> NDArray[np.bool_]:
 def _by_meaning(arrays: Arrays) -> dict[str, Floats]:
     if arrays.vectors is None or arrays.query_vector is None or len(arrays.vectors) == 0:
         return {}
-    raw = (arrays.vectors @ arrays.query_vector).astype(np.float64)
+    with one_blas_thread():
+        raw = (arrays.vectors @ arrays.query_vector).astype(np.float64)
     cosine = np.clip(raw, 0.0, 1.0)
     rows = np.arange(len(cosine))
     best = np.zeros(len(cosine))

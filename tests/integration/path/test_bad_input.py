@@ -123,7 +123,14 @@ CALLS: dict[str, tuple[dict[str, Any], dict[str, list[Any]]]] = {
 }
 
 #: Where the message does not name the option, it names what is meant by it.
-SAID_OTHERWISE = {"messages": "message|turn|images", "filters": "filter|user_id", "data": "text", "confirm": "confirm|reset", "ack": "ack", "since": "since|cursor"}
+SAID_OTHERWISE = {
+    "messages": "message|turn|images",
+    "filters": "filter|user_id",
+    "data": "text",
+    "confirm": "confirm|reset",
+    "ack": "ack",
+    "since": "since|cursor",
+}
 
 
 @pytest.fixture(scope="module")
