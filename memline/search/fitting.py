@@ -19,7 +19,7 @@ __all__ = ["estimate_tokens", "fitting"]
 
 _PIECE = re.compile(
     r"(?P<latin>[A-Za-z]+)|(?P<digits>[0-9]+)|(?P<han>[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uac00-\ud7af])"
-    r"|(?P<beyond>[\U00010000-\U0010ffff])|(?P<line>\n+)|(?P<space>\s+)|(?P<letters>[^\W\d_\u3040-\u9fff\uac00-\ud7af]+)|(?P<sign>.)",
+    r"|(?P<beyond>[\U00010000-\U0010ffff])|(?P<line>\n+)|(?P<space>\s+)|(?P<letters>[^\W\d_A-Za-z\u3040-\u9fff\uac00-\ud7af]+)|(?P<sign>.)",
     re.DOTALL,
 )
 _SIZES = {"latin": 6, "digits": 3, "letters": 2}
