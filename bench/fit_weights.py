@@ -1,49 +1,64 @@
 """Fits the weights of search to questions with known answers, and measures them on conversations they were not fitted to.
 
-    python -m bench.fit_weights DIR/locomo-dev.json [--captions] [--cache FILE] [--fit] [--ablate]
+    python -m bench.fit_weights DATA [--captions] [--only locomo|beam] [--cache FOLDER] [--fit] [--ablate] [--json FILE]
+    python -m bench.fit_weights --questions FILE --home HOME [--namespace NAME] [--json FILE]
 
-Each turn becomes a verbatim memory with its speaker and its session's time, one owner a conversation; questions of categories 1 to 4.
-Without --fit it measures the published weights. With --fit: a conditional logit over the candidates of each question (the evidence
-against the rest), penalties held negative and all else positive, by gradient descent on standardised signals; then leave one
-conversation out. --captions adds the caption of a shared picture to the turn's text. --cache keeps analyses and vectors.
+DATA is a folder with `locomo/*.json` and `beam/*.json`. Each turn (LoCoMo) or message (BEAM) becomes a verbatim memory of its
+conversation's owner; questions are those with evidence (LoCoMo: categories 1 to 4). Without --fit it measures the published weights.
+
+With --fit: a conditional logit over the candidates of each question (the evidence against the rest), penalties held negative and all
+else positive, by gradient descent on standardised signals; every question counts once, whatever set it is from. Then leave one
+conversation out: each is scored by weights fitted to all others, of both sets. `middle` and `slope` are such that of the evidence 1 in
+100 scores below 0.1, the default threshold, and half above 0.75. --captions adds what a shared picture shows to its turn's text.
+
+FILE holds lines of {"query": …, "wanted": id or [ids], "filters": {…}}, as `memline calibrate` reads them, of memories in the ledger of
+HOME. A few questions can't weigh twenty signals, so that the weights stay near those in use, the nearer the fewer questions there are;
+`middle` and `slope` stay. --json writes what `memline weights set` reads.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import pickle
-import re
+import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.filling import Item, fill
+from bench.remembered import RememberedAnalyser, RememberedEmbedder
+from bench.search_data import Talk, load_beam, load_locomo, remember
+from memline.cli.judged_lines import BadQuestion, read_judged
+from memline.compose import House
 from memline.contracts.clock import SystemClock
-from memline.contracts.fact import Analysis
+from memline.contracts.errors import InvalidInput, MemlineError
 from memline.contracts.filters import parse
-from memline.contracts.scope import Scope
 from memline.language.analysis import TextAnalyser
 from memline.language.embedders.usem3 import LocalEmbedder
 from memline.ledger.migrate import open_ledger
 from memline.ledger.session import Ledger
 from memline.search.index.embedded import EmbeddedIndex
+from memline.search.namespace_weights import NamespaceWeights, weights_to_json
+from memline.search.score import scores
 from memline.search.searcher import Searcher
 from memline.search.signals import SIGNALS
-from memline.search.weights import DEFAULT
+from memline.search.weights import DEFAULT, Weights
+from memline.settings import load_settings
 
-__all__ = ["Asked", "fit", "load", "measure"]
+__all__ = ["Asked", "calibrated", "fit", "fit_near", "left_out", "load", "measure", "row_of"]
 
 #: Signals that speak against a memory.
-PENALTIES = frozenset({"other_actor", "question", "short", "superseded"})
+PENALTIES = frozenset({"other_actor", "assistant", "question", "short", "long", "superseded"})
 #: Signals that these data can't weigh: conversations hold hardly a code, and nothing in them is superseded.
 BY_HAND = frozenset({"code", "superseded", "entity"})
+#: Of the evidence, how much may score below which threshold, and its median score.
+HIDDEN, THRESHOLD, MEDIAN = 0.01, 0.1, 0.75
+#: Questions that speak as loud as the weights in use, where there are few.
+NEAR = 20.0
 
 Floats = NDArray[np.float64]
 
@@ -56,59 +71,26 @@ class Asked:
     signals: Floats
     wanted: NDArray[np.bool_]
     evidence: int
+    kind: str = ""
+    #: Of the same question put to another conversation, which can't know.
+    elsewhere: Floats | None = None
 
 
-class _Remembered:
-    """An analyser and an embedder that look each text up before they work."""
-
-    def __init__(self, path: Path | None) -> None:
-        self._path = path
-        self._analyser, self._embedder = TextAnalyser(True), LocalEmbedder()
-        self.name, self.model, self.dimension, self.paid = "remembered", self._embedder.model, self._embedder.dimension, False
-        self._analyses: dict[str, Analysis] = {}
-        self._vectors: dict[str, NDArray[np.float32]] = {}
-        if path is not None and path.exists():
-            self._analyses, self._vectors = pickle.loads(path.read_bytes())
-
-    def analyse(self, texts: Sequence[str]) -> list[Analysis]:
-        new = [text for text in dict.fromkeys(texts) if text not in self._analyses]
-        if new:
-            self._analyses |= dict(zip(new, self._analyser.analyse(new), strict=True))
-        return [self._analyses[text] for text in texts]
-
-    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        new = [text for text in dict.fromkeys(texts) if text not in self._vectors]
-        if new:
-            self._vectors |= dict(zip(new, self._embedder.embed(new), strict=True))
-        return np.stack([self._vectors[text] for text in texts])
-
-    def save(self) -> None:
-        if self._path is not None:
-            self._path.write_bytes(pickle.dumps((self._analyses, self._vectors)))
-
-
-def load(path: Path, folder: Path, *, captions: bool, cache: Path | None) -> list[Asked]:
-    """The questions of a LoCoMo file with the signals that search finds for them."""
-    texts = _Remembered(cache)
+def load(talks: Sequence[Talk], folder: Path, analyser: RememberedAnalyser, embedder: RememberedEmbedder) -> list[Asked]:
+    """The questions of *talks* with the signals that search finds for them, in a ledger of their own."""
     ledger = Ledger(f"sqlite:///{folder / 'ledger.db'}")
     open_ledger(ledger)
     index = EmbeddedIndex(ledger, ledger)
-    searcher = Searcher(ledger, index, texts, texts, SystemClock())
+    searcher = Searcher(ledger, index, analyser, embedder, SystemClock(), deadline=3600)
+    turns = {talk.name: remember(talk, ledger, index, "default", analyser, embedder) for talk in talks}
     found: list[Asked] = []
-    for raw in json.loads(path.read_text()):
-        scope = Scope("default", user_id=raw["sample_id"])
-        turns = _turns(raw["conversation"], captions=captions)
-        items = _items(texts, turns)
-        ids = dict(zip([turn[0] for turn in turns], fill(ledger, index, scope, items, model=texts.model), strict=True))
-        wanted = parse({"user_id": raw["sample_id"]})
-        for question in raw["qa"]:
-            evidence = {turn for each in question.get("evidence", []) for turn in re.findall(r"D\d+:\d+", each)}
-            if question["category"] == 5 or not evidence:
-                continue
-            rows, signals = searcher.signals("default", question["question"], wanted)
-            answers = {ids[turn] for turn in evidence if turn in ids}
-            found.append(Asked(raw["sample_id"], signals, np.array([row.id in answers for row in rows], np.bool_), len(evidence)))
-    texts.save()
+    for number, talk in enumerate(talks):
+        wanted, other = parse({"user_id": talk.name}), parse({"user_id": talks[number - 1].name})
+        for question in talk.questions:
+            rows, signals = searcher.signals("default", question.text, wanted)
+            _, elsewhere = searcher.signals("default", question.text, other)
+            evidence = [turns[talk.name].get(row.id) in question.evidence for row in rows]
+            found.append(Asked(talk.name, signals, np.array(evidence, np.bool_), len(question.evidence), question.kind, elsewhere))
     ledger.close()
     return found
 
@@ -125,88 +107,210 @@ def measure(asked: Sequence[Asked], weights: Floats) -> tuple[float, float]:
     return 100 * float(np.mean(recall)), 100 * float(np.mean(ndcg))
 
 
+def row_of(weights: Weights) -> Floats:
+    """The weights in the order of `SIGNALS`."""
+    return np.array([weights.signals.get(name, 0.0) for name in SIGNALS])
+
+
 def fit(asked: Sequence[Asked], *, without: frozenset[str] = frozenset(), decay: float = 1e-3, steps: int = 250) -> Floats:
-    """Weights that make the evidence likely among the candidates of its question (Adam, step 0.05); 0 for signals *without*."""
+    """Weights that make the evidence likely among the candidates of its question; 0 for signals *without*, `BY_HAND` as published."""
+    by_hand = np.array([DEFAULT.signals[name] if name in BY_HAND - without else 0.0 for name in SIGNALS])
+    free = np.array([name not in without and name not in BY_HAND for name in SIGNALS])
+    return _descend(asked, by_hand, free, decay=decay, steps=steps)
+
+
+def fit_near(asked: Sequence[Asked], start: Floats, *, steps: int = 250) -> Floats:
+    """Weights for *asked* that stay near *start*, the nearer the fewer questions there are; no sign changes, and what is 0 stays 0."""
+    used = sum(question.wanted.any() for question in asked)
+    return _descend(asked, start, start != 0, decay=NEAR / (NEAR + used), steps=steps) if used else start
+
+
+def _descend(asked: Sequence[Asked], start: Floats, free: NDArray[np.bool_], *, decay: float, steps: int) -> Floats:
+    """*start* and what speaks better for the evidence, drawn back to it by *decay* (Adam, step 0.05, on standardised signals)."""
     used = [question for question in asked if question.wanted.any()]
     signals = np.vstack([question.signals for question in used])
     target = np.concatenate([question.wanted / question.wanted.sum() for question in used])
     sizes = [len(question.wanted) for question in used]
     starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
     group = np.repeat(np.arange(len(used)), sizes)
-    deviation = signals.std(axis=0) + 1e-9
+    deviation = signals.std(axis=0)
+    free = free & (deviation > 1e-9)
+    deviation = np.where(free, deviation, 1.0)
     scaled = signals / deviation
-    fixed = np.array([name in without or name in BY_HAND for name in SIGNALS])
     sign = np.array([-1.0 if name in PENALTIES else 1.0 for name in SIGNALS])
-    weights, mean, square = np.zeros(len(SIGNALS)), np.zeros(len(SIGNALS)), np.zeros(len(SIGNALS))
-    by_hand = np.array([DEFAULT.signals[name] if name in BY_HAND - without else 0.0 for name in SIGNALS])
-    base = signals @ by_hand
+    added, mean, square = np.zeros(len(SIGNALS)), np.zeros(len(SIGNALS)), np.zeros(len(SIGNALS))
+    base = signals @ start
     for step in range(1, steps + 1):
-        total = scaled @ weights + base
+        total = scaled @ added + base
         likely = np.exp(total - np.maximum.reduceat(total, starts)[group])
         likely /= np.add.reduceat(likely, starts)[group]
-        gradient = -(scaled.T @ (target - likely)) / len(used) + decay * weights
+        gradient = -(scaled.T @ (target - likely)) / len(used) + decay * added
         mean, square = 0.9 * mean + 0.1 * gradient, 0.999 * square + 0.001 * gradient**2
-        weights -= 0.05 * (mean / (1 - 0.9**step)) / (np.sqrt(square / (1 - 0.999**step)) + 1e-9)
-        weights = np.where(fixed | (weights * sign < 0), 0.0, weights)
-    return np.asarray(weights / deviation + by_hand, np.float64)
+        added -= 0.05 * (mean / (1 - 0.9**step)) / (np.sqrt(square / (1 - 0.999**step)) + 1e-9)
+        added = np.where(free, added, 0.0)
+        added = np.where((start * deviation + added) * sign < 0, -start * deviation, added)
+    return np.asarray(start + added / deviation, np.float64)
 
 
-def _left_out(asked: Sequence[Asked], without: frozenset[str] = frozenset()) -> tuple[float, float]:
-    """Recall and nDCG where each conversation is scored by weights fitted to the others, averaged over questions."""
-    found, numbers = [], []
+def left_out(asked: Sequence[Asked], also: Sequence[Asked] = (), without: frozenset[str] = frozenset()) -> dict[str, tuple[float, float]]:
+    """By conversation of *asked*, recall and nDCG by weights fitted to the others and to those of *also*."""
+    found = {}
     for name in dict.fromkeys(question.conversation for question in asked):
         own = [question for question in asked if question.conversation == name]
-        found.append(measure(own, fit([question for question in asked if question.conversation != name], without=without)))
-        numbers.append(len(own))
-    recall, ndcg = np.average(np.array(found), axis=0, weights=numbers)
+        others = [question for question in (*asked, *also) if question.conversation != name]
+        found[name] = measure(own, fit(others, without=without))
+    return found
+
+
+def calibrated(asked: Sequence[Asked], row: Floats) -> Weights:
+    """*row* as weights, with the map to a score that `HIDDEN`, `THRESHOLD` and `MEDIAN` ask for."""
+    sums = np.concatenate([question.signals[question.wanted] @ row for question in asked])
+    low, half = np.quantile(sums, HIDDEN), np.quantile(sums, 0.5)
+    at_low, at_half = (float(np.log(score / (1 - score))) for score in (THRESHOLD, MEDIAN))
+    slope = (at_half - at_low) / max(float(half - low), 1e-6)
+    return Weights(MappingProxyType(dict(zip(SIGNALS, row.tolist(), strict=True))), float(low) - at_low / slope, slope)
+
+
+def _mean(asked: Sequence[Asked], by_talk: Mapping[str, tuple[float, float]]) -> tuple[float, float]:
+    numbers = [sum(question.conversation == name for question in asked) for name in by_talk]
+    recall, ndcg = np.average(np.array(list(by_talk.values())), axis=0, weights=numbers)
     return float(recall), float(ndcg)
 
 
-def _turns(talk: dict[str, Any], *, captions: bool) -> list[tuple[str, str, str, datetime]]:
-    numbers = sorted(int(key.split("_")[1]) for key in talk if re.fullmatch(r"session_\d+", key))
-    turns = []
-    for number in numbers:
-        said_at = datetime.strptime(talk[f"session_{number}_date_time"], "%I:%M %p on %d %B, %Y").replace(tzinfo=UTC)
-        for turn in talk[f"session_{number}"]:
-            caption = f" [shares a photo: {turn['blip_caption']}]" if captions and turn.get("blip_caption") else ""
-            turns.append((turn["dia_id"], turn["speaker"], turn["text"] + caption, said_at))
-    return turns
+def _spread(asked: Sequence[Asked], weights: Weights) -> str:
+    """How scores lie: of evidence, of each question's best, and of the best where the conversation can't know."""
+    row = row_of(weights)
+
+    def score(signals: Floats) -> Floats:
+        return scores(signals * row, weights)
+
+    evidence = np.concatenate([score(question.signals[question.wanted]) for question in asked])
+    best = np.array([score(question.signals).max() for question in asked if len(question.signals)])
+    elsewhere = np.array(
+        [score(question.elsewhere).max() for question in asked if question.elsewhere is not None and len(question.elsewhere)]
+    )
+    lines = [f"    evidence below {THRESHOLD}: {100 * np.mean(evidence < THRESHOLD):.1f} %"]
+    for name, values in (("evidence", evidence), ("best of a question", best), ("best of another conversation", elsewhere)):
+        lines.append(f"    {name:30} " + " ".join(f"p{p} {np.percentile(values, p):.2f}" for p in (1, 10, 50, 90)))
+    return "\n".join(lines)
 
 
-def _items(texts: _Remembered, turns: Sequence[tuple[str, str, str, datetime]]) -> list[Item]:
-    analyses = texts.analyse([text for _, _, text, _ in turns])
-    vectors = texts.embed([text for _, _, text, _ in turns])
-    mentions = {mention.normalised: mention.name for analysis in analyses for mention in analysis.entities}
-    names = dict(zip(mentions, texts.embed(list(mentions.values())), strict=True))
-    return [
-        Item(text, analysis, vector, said_at, actor=speaker, role="user", names=names)
-        for (_, speaker, text, said_at), analysis, vector in zip(turns, analyses, vectors, strict=True)
-    ]
+def _shown(weights: Weights) -> str:
+    lines = [f'            "{name}": {weight:.1f},' for name, weight in weights.signals.items()]
+    return "\n".join([*lines, f"    middle={weights.middle:.1f},", f"    slope={weights.slope:.2f},"])
+
+
+def _fit_data(options: argparse.Namespace) -> Weights | None:
+    sets = _load_sets(options)
+    for name, asked in sets.items():
+        among = 100 * np.mean([question.wanted.sum() / question.evidence for question in asked])
+        many = np.mean([len(question.wanted) for question in asked])
+        print(f"{name}: {len(asked)} questions, {many:.0f} candidates each; evidence among them: {among:.1f} %")
+        print("    published weights: recall@10 {:.1f}, nDCG@10 {:.1f}".format(*measure(asked, row_of(DEFAULT))))
+        print(_spread(asked, DEFAULT))
+        for kind in dict.fromkeys(question.kind for question in asked):
+            own = [question for question in asked if question.kind == kind]
+            print(f"    {kind:30} {len(own):4} questions: {{:.1f}} / {{:.1f}}".format(*measure(own, row_of(DEFAULT))))
+    weights = None
+    if options.fit:
+        everything = [question for asked in sets.values() for question in asked]
+        weights = calibrated(everything, np.round(fit(everything), 1))
+        print("fitted to all:\n" + _shown(weights))
+        for name, asked in sets.items():
+            others = _without(sets, name)
+            by_talk = left_out(asked, others)
+            print(f"{name}, fitted to all: recall@10 {{:.1f}}, nDCG@10 {{:.1f}}".format(*measure(asked, row_of(weights))))
+            print(f"{name}, each left out: recall@10 {{:.1f}}, nDCG@10 {{:.1f}}".format(*_mean(asked, by_talk)))
+            print("    " + ", ".join(f"{talk} {recall:.1f}/{ndcg:.1f}" for talk, (recall, ndcg) in by_talk.items()))
+            if others:
+                print(f"{name}, each left out, fitted to {name} alone: {{:.1f}} / {{:.1f}}".format(*_mean(asked, left_out(asked))))
+            print(_spread(asked, weights))
+    for signal in SIGNALS if options.ablate else ():
+        figures = []
+        for name, asked in sets.items():
+            found = _mean(asked, left_out(asked, _without(sets, name), frozenset({signal})))
+            figures.append(f"{name} {found[0]:.1f} / {found[1]:.1f}")
+        print(f"each left out, without {signal:14} " + "   ".join(figures))
+    return weights
+
+
+def _without(sets: Mapping[str, list[Asked]], name: str) -> list[Asked]:
+    return [question for other, asked in sets.items() if other != name for question in asked]
+
+
+def _load_sets(options: argparse.Namespace) -> dict[str, list[Asked]]:
+    cache: Path | None = options.cache
+    if cache is not None:
+        cache.mkdir(parents=True, exist_ok=True)
+    analyser = RememberedAnalyser(TextAnalyser(True), cache and cache / "analyses.pickle")
+    embedder = RememberedEmbedder(LocalEmbedder(), cache and cache / "vectors.pickle")
+    talks = {"locomo": load_locomo(options.data, captions=options.captions), "beam": load_beam(options.data)}
+    sets: dict[str, list[Asked]] = {}
+    for name, some in talks.items():
+        if some and options.only in (None, name):
+            with tempfile.TemporaryDirectory(prefix="memline-fit-") as folder:
+                sets[name] = load(some, Path(folder), analyser, embedder)
+    analyser.save()
+    embedder.save()
+    if not sets:
+        raise InvalidInput(f"{options.data} holds no locomo/*.json and no beam/*.json.")
+    return sets
+
+
+def _fit_questions(options: argparse.Namespace) -> Weights:
+    settings = load_settings(home=options.home) if options.home else load_settings()
+    namespace = options.namespace or settings.namespace
+    with options.questions.open("rb") as file:
+        lines = list(read_judged(file, {}))
+    if bad := [line for line in lines if isinstance(line, BadQuestion)]:
+        raise InvalidInput(" ".join(f"Line {line.number}: {line.reason}" for line in bad[:10]))
+    house = House(settings)
+    try:
+        asked = []
+        for line in lines:
+            if not isinstance(line, BadQuestion):
+                rows, signals = house.searcher.signals(namespace, line.query, line.filter)
+                found = np.array([row.id in line.wanted for row in rows], np.bool_)
+                asked.append(Asked(str(line.number), signals, found, len(line.wanted)))
+        with house.ledger.read() as connection:
+            used = NamespaceWeights().of(connection, namespace).weights
+    finally:
+        house.close(0)
+    nobody = sum(not question.wanted.any() for question in asked)
+    if not asked or nobody == len(asked):
+        raise InvalidInput("No question finds what it wants among its candidates: there is nothing to fit to.")
+    row = fit_near(asked, row_of(used))
+    print(f"{len(asked)} questions; {nobody} do not find what they want among their candidates", file=sys.stderr)
+    print("weights in use:    recall@10 {:.1f}, nDCG@10 {:.1f}".format(*measure(asked, row_of(used))), file=sys.stderr)
+    print("fitted weights:    recall@10 {:.1f}, nDCG@10 {:.1f}".format(*measure(asked, row)), file=sys.stderr)
+    rounded = dict(zip(SIGNALS, np.round(row, 2).tolist(), strict=True))
+    return Weights(MappingProxyType(rounded), used.middle, used.slope)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("path", type=Path)
+    """Measures, fits, prints."""
+    parser = argparse.ArgumentParser(prog="bench.fit_weights", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path, nargs="?")
     parser.add_argument("--captions", action="store_true")
-    parser.add_argument("--cache", type=Path)
+    parser.add_argument("--only", choices=["locomo", "beam"])
+    parser.add_argument("--cache", type=Path, metavar="FOLDER")
     parser.add_argument("--fit", action="store_true")
     parser.add_argument("--ablate", action="store_true")
+    parser.add_argument("--questions", type=Path, metavar="FILE")
+    parser.add_argument("--home", type=Path)
+    parser.add_argument("--namespace")
+    parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="memline-fit-") as folder:
-        asked = load(options.path, Path(folder), captions=options.captions, cache=options.cache)
-    nominated = 100 * np.mean([question.wanted.sum() / question.evidence for question in asked])
-    candidates = np.mean([len(question.wanted) for question in asked])
-    print(f"{len(asked)} questions, {candidates:.0f} candidates each; evidence among them: {nominated:.1f} %")
-    published = np.array([DEFAULT.signals.get(name, 0.0) for name in SIGNALS])
-    print("published weights: recall@10 {:.1f}, nDCG@10 {:.1f}".format(*measure(asked, published)))
-    if options.fit:
-        weights = fit(asked)
-        print("fitted weights:    recall@10 {:.1f}, nDCG@10 {:.1f}".format(*measure(asked, weights)))
-        print("left out:          recall@10 {:.1f}, nDCG@10 {:.1f}".format(*_left_out(asked)))
-        for name, weight in zip(SIGNALS, weights, strict=True):
-            print(f'    "{name}": {weight:.2f},')
-    for name in SIGNALS if options.ablate else ():
-        print(f"without {name:14} recall@10 {{:.1f}}, nDCG@10 {{:.1f}}".format(*_left_out(asked, frozenset({name}))))
+    if (options.data is None) == (options.questions is None):
+        parser.error("give DATA, or --questions FILE")
+    try:
+        weights = _fit_questions(options) if options.questions else _fit_data(options)
+    except MemlineError as error:
+        sys.exit(f"error: {error}")
+    if weights is not None and options.json:
+        options.json.write_text(json.dumps(weights_to_json(weights), indent=2) + "\n")
+    elif weights is not None and options.questions:
+        print(json.dumps(weights_to_json(weights), indent=2))
 
 
 if __name__ == "__main__":

@@ -176,7 +176,8 @@ class House:
 
     @property
     def eraser(self) -> Eraser:
-        return cast("Eraser", self._once("_eraser", self._build_eraser))
+        """Made anew for each erasure: which indexes there are changes while the ledger moves to another embedder."""
+        return self._build_eraser()
 
     def _build_eraser(self) -> Eraser:
         from memline.contracts.erasing import TurnStore
@@ -185,14 +186,18 @@ class House:
         from memline.producer.erase_spool import SpoolEraser
         from memline.producer.erase_stream import StreamEraser
         from memline.search.index.embedded import EmbeddedIndex
-        from memline.search.index.port import Space
+        from memline.search.index.port import OfSpace, Space
 
         settings = self.settings
-        indexes = [self.index]
+        indexes: list[Index] = [self.index]
+        own = self.index.space if isinstance(self.index, OfSpace) else None
         with self.ledger.read() as connection:
-            move = embedders(connection).move
-        if move is not None and (upcoming := self.index_of(Space(move.model, move.dimension))) is not None:
-            indexes.append(upcoming)
+            known = embedders(connection)
+        spaces = [Space(*found) for found in known.known]
+        if known.former is not None and settings.index_backend() == "weaviate":  # the embedded one goes when another is opened
+            spaces.append(Space(*known.former))
+        others = [self.index_of(space) for space in dict.fromkeys(spaces) if space != own]
+        indexes += [index for index in others if index is not None]
         files = [self.ledger] if self.ledger.is_sqlite else []
         files += [index.store for index in indexes if isinstance(index, EmbeddedIndex) and index.store not in files]
         redis = StreamEraser(self.stream) if self.uses_redis else None

@@ -115,12 +115,21 @@ def _asked(opened: OpenHouse, lines: Sequence[tuple[JudgedLine, frozenset[_Conte
     with bar("Asking", len(lines), unit="questions") as shown:
         for number, (line, wanted) in enumerate(lines, 1):
             result = opened.house.searcher.search(opened.namespace, line.query, line.filter, top_k=top_k, threshold=0)
-            found = tuple((hit.score, (hit.row.owner_no, hit.row.content_hash) in wanted) for hit in result.results)
+            left = set(wanted)  # a content counts once, at its first place: what was superseded by its like comes beside it
+            found = tuple((hit.score, _taken(left, (hit.row.owner_no, hit.row.content_hash))) for hit in result.results)
             judged.append(Judged(found, len(wanted)))
             missing.update(result.missing)
             source = result.weights
             shown.show(number)
     return judged, sorted(missing), source
+
+
+def _taken(left: set[_Content], content: _Content) -> bool:
+    """Whether *content* was still looked for; it is not any more."""
+    if content not in left:
+        return False
+    left.remove(content)
+    return True
 
 
 def _show(points: Sequence[Point], best: Point) -> None:

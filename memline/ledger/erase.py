@@ -58,7 +58,7 @@ def begin(ledger: Ledger, subject: Subject, *, id: str, hash: str, key_id: str, 
     """
     whose = Whose(subject.namespace, subject.kind, subject.value)
     with ledger.write() as tx:
-        lock_key(tx, subject.key)
+        lock_key(tx, subject.key, namespace=subject.namespace)
         running = running_tombstone(tx, subject)
         if running is not None:
             return running
@@ -95,7 +95,7 @@ def put_tombstone(tx: Connection, row: Mapping[str, Any]) -> None:
 
 def lock_subject(tx: Connection, stone: Tombstone, value: str | None) -> None:
     """Locks the subject exclusively, and the owners that its lanes are of: other deletions, and a reembedding, hold only theirs."""
-    lock_key(tx, stone.subject)
+    lock_key(tx, stone.subject, namespace=stone.namespace)
     if value is not None:
         kind: Any = stone.kind
         whose = Whose(stone.namespace, kind, value)
@@ -163,12 +163,12 @@ def finish(ledger: Ledger, stone: Tombstone, *, place: str, certificate: Mapping
         mine = sa.select(erasure_objects.c.object_id).where(erasure_objects.c.erasure == stone.id, erasure_objects.c.kind == outbox.c.kind)
         tx.execute(sa.delete(outbox).where(outbox.c.object_id.in_(mine)))
         tx.execute(sa.delete(erasure_objects).where(erasure_objects.c.erasure == stone.id))
-        tx.execute(
+        ended = tx.execute(
             sa.update(tombstones)
             .where(tombstones.c.id == stone.id, tombstones.c.finished_at.is_(None))
             .values(place=max(place, stone.place), at=max(now, stone.at), phase="finished", finished_at=now, certificate=dict(certificate))
         )
-        count(tx, "subjects_erased")
+        count(tx, "subjects_erased", ended.rowcount)  # of two who erase at once one ends it
         failpoints.hit("erase.before_finish")
 
 
@@ -220,7 +220,9 @@ def _raise_epoch(tx: Connection, key: str) -> int:
 
 def _cancel(tx: Connection, whose: Whose, *, now: datetime) -> list[list[Any]]:
     """Ends the jobs of the subject that are not through. A batch stays while a worker has it: so it is seen when that one has ended."""
-    open_jobs = sa.and_(whose.jobs, sa.or_(jobs.c.finished_at.is_(None), jobs.c.stage != Stage.DONE.value))
+    open_jobs = sa.and_(
+        whose.jobs, sa.or_(jobs.c.finished_at.is_(None), jobs.c.stage != Stage.DONE.value), jobs.c.state != Status.CANCELLED.value
+    )
     waiting = lock_idle_lanes(tx, sa.select(jobs.c.lane).where(open_jobs))
     of_jobs = sa.select(jobs.c.lease_id).where(open_jobs, jobs.c.lease_id.is_not(None))
     lock_leases(tx, of_jobs)

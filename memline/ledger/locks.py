@@ -39,16 +39,12 @@ def lock_subjects(tx: Connection, found: Iterable[Subject], *, exclusive: bool =
 
 def lock_one_of(tx: Connection, alone: Subject, beside: Iterable[Subject]) -> None:
     """Locks *alone* exclusively and *beside* shared, in the one order: nobody writes for a scope that has *alone* among its subjects."""
-    if tx.dialect.name == "sqlite":
-        return
-    exclusive = {_stripe(alone.key)}
-    for stripe in sorted(exclusive | {_stripe(subject.key) for subject in beside}):
-        tx.execute(_EXCLUSIVE if stripe in exclusive else _SHARED, {"kind": _SUBJECT, "keys": [stripe]})
+    _lock_one(tx, alone.key, [subject.key for subject in beside])
 
 
-def lock_key(tx: Connection, key: str) -> None:
-    """Locks the subject with this key exclusively, for who knows nothing else of it."""
-    _lock(tx, _SUBJECT, (key,), exclusive=True)
+def lock_key(tx: Connection, key: str, *, namespace: str) -> None:
+    """Locks the subject with this key exclusively, for who knows nothing else of it, and its namespace shared: no reset runs beside."""
+    _lock_one(tx, key, [Subject(namespace, "namespace", namespace).key])
 
 
 def lock_all_subjects(tx: Connection) -> None:
@@ -81,6 +77,14 @@ def epoch_sums(tx: Connection, found: Mapping[str, Sequence[Subject]]) -> dict[s
 
 def _stripe(key: str) -> int:
     return int(key[:8], 16) % STRIPES
+
+
+def _lock_one(tx: Connection, alone: str, beside: Iterable[str]) -> None:
+    if tx.dialect.name == "sqlite":
+        return
+    exclusive = {_stripe(alone)}
+    for stripe in sorted(exclusive | {_stripe(key) for key in beside}):
+        tx.execute(_EXCLUSIVE if stripe in exclusive else _SHARED, {"kind": _SUBJECT, "keys": [stripe]})
 
 
 def _lock(tx: Connection, kind: int, keys: Iterable[str], *, exclusive: bool) -> None:

@@ -78,7 +78,8 @@ class Unembedded:
 def begin_move(tx: Connection, model: str, dimension: int, *, run: str, discard: bool = False) -> Move | None:
     """Begins a move, or takes over one to the same embedder; None where the ledger has that embedder already.
 
-    Raises ConfigurationError where a move to another one is half done, unless *discard*: then what it gathered is removed.
+    Raises ConfigurationError where a move to another one is half done, unless *discard*: then what it gathered is removed; and where the
+    vectors of the last move are not in their place yet (`move_in`).
     """
     found = embedders(tx, lock=True)
     if found.move is not None and (found.move.model, found.move.dimension) != (model, dimension):
@@ -90,6 +91,9 @@ def begin_move(tx: Connection, model: str, dimension: int, *, run: str, discard:
         discard_move(tx)
     if found.own == (model, dimension):
         return None
+    if found.move is None and any(tx.execute(sa.select(number).limit(1)).first() for _, number in _TABLES.values()):
+        # those are the ledger's own by now: gathering over them would leave their memories without a vector
+        raise ConfigurationError("Another `memline index reembed` has just arrived, and moves its vectors in: run this again.")
     move = Move(model, dimension, run)
     save_move(tx, move)
     return move

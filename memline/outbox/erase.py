@@ -4,7 +4,7 @@
 2. the tombstone outside the ledger;
 3. the rows;
 4. turns on their way, in Redis and in the spools of this machine;
-5. the index;
+5. the index, and what it still has of memories and names that went before (`erase_gone`);
 6. whoever worked under the old epoch is waited for, relays too, and 3 to 5 are done once more: a late write has nothing left to write with;
 7. SQLite files are written anew;
 8. every store is read, and the certificate written.
@@ -48,6 +48,7 @@ from memline.ledger.session import Ledger
 from memline.ledger.tenants import ledger_name
 from memline.ledger.tombstones import Tombstone, end_erased, keyed_hash, load_tombstone, running_tombstone, unfinished
 from memline.outbox.erase_certificate import certificate_of
+from memline.outbox.erase_gone import forget_gone
 from memline.outbox.erase_proof import Proof, read_bytes
 from memline.outbox.tombstone_file import EraseKey, FiledStone, TombstoneFile
 from memline.search.index.port import Index, Write
@@ -224,6 +225,16 @@ class Eraser:
                     raise ServiceUnavailable(
                         f"The index ({index.name}) did not remove {len(refused)} objects ({refused[0].error}): erase again when it does."
                     )
+        forget_gone(
+            self._ledger,
+            self._stores.indexes,
+            namespace=sought.namespace,
+            erasure=stone.id,
+            clock=self._clock,
+            ids=self._ids,
+            lease=2 * self._grace,
+            sleep=self._sleep,
+        )
 
     def _take_turns(self, stone: Tombstone, sought: Sought) -> int:
         def record(turns: Sequence[MarkedTurn]) -> None:

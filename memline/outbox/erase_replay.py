@@ -64,7 +64,7 @@ def _again(ledger: Ledger, filed: FiledStone, key: EraseKey, *, now: datetime) -
     kind: Any = filed.kind
     with ledger.write() as tx:
         ledger_name(tx, filed.ledger)
-        lock_key(tx, subject)
+        lock_key(tx, subject, namespace=filed.namespace)
         value = value_of(tx, filed.namespace, kind, subject)
         if filed.id not in tombstone_ids(tx):
             put_tombstone(

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from memline.contracts.errors import ProviderError
 from memline.contracts.message import SOURCES, without_marks
+from memline.language.checked import checked_vectors
 from memline.language.ports import Vectors
 from memline.ledger.jobs import Job
 from memline.ledger.messages import window_before
@@ -48,7 +49,7 @@ def embedded_contexts(parts: Parts, batch: Batch, found: Sequence[Job]) -> dict[
         for start in range(0, len(ids), _CHUNK):
             some = ids[start : start + _CHUNK]
             batch.keep()
-            made = parts.embedder.embed([texts[job_id] for job_id in some])
+            made = checked_vectors(parts.embedder, parts.embedder.embed([texts[job_id] for job_id in some]), len(some))
             vectors |= {job_id: made[row : row + 1] for row, job_id in enumerate(some)}
     except ProviderError:
         return vectors

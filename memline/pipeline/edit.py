@@ -19,6 +19,7 @@ from memline.contracts.fact import Analysis
 from memline.contracts.filters import ScopeIds
 from memline.contracts.scope import Scope
 from memline.contracts.turn import check_metadata, check_text
+from memline.language.checked import checked_vectors
 from memline.ledger.entities import Named, known_names
 from memline.ledger.memories import MemoryRow, load_memory
 from memline.ledger.update import Edit, NewText, lock_memory, update_memory
@@ -141,7 +142,8 @@ def _new_text(parts: Parts, row: MemoryRow, text: str, analysis: Analysis) -> Ne
     with parts.ledger.read() as connection:
         known = known_names(connection, [(row.lane, norm) for norm in mentions]) if mentions else {}
     new = [mention for norm, mention in mentions.items() if (row.lane, norm) not in known]
-    vectors = [vector_bytes(vector) for vector in parts.embedder.embed([text, *(mention.name for mention in new)])]
+    texts = [text, *(mention.name for mention in new)]
+    vectors = [vector_bytes(vector) for vector in checked_vectors(parts.embedder, parts.embedder.embed(texts), len(texts))]
     scope = Scope(row.namespace, row.user_id, row.agent_id, row.run_id)
     named: list[Named] = []
     for mention, vector in zip(new, vectors[1:], strict=True):

@@ -14,6 +14,7 @@ from sqlalchemy.engine import Connection
 from memline.contracts import failpoints
 from memline.contracts.errors import ProviderError, ProviderUnavailable
 from memline.contracts.fact import Analysis
+from memline.language.checked import checked_vectors
 from memline.ledger.entities import known_names
 from memline.ledger.jobs import Job
 from memline.ledger.results import keep_results, load_results, store_results
@@ -96,7 +97,7 @@ def _embedded(
             batch.keep()
             some = texts[start : start + CHUNK]
             failpoints.hit("embed.before_call")
-            vectors = parts.embedder.embed(some)
+            vectors = checked_vectors(parts.embedder, parts.embedder.embed(some), len(some))
             failpoints.hit("embed.after_call")
             encoded |= {text: base64.b64encode(vector_bytes(vector)).decode("ascii") for text, vector in zip(some, vectors, strict=True)}
     except ProviderError as error:

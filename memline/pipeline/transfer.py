@@ -19,6 +19,7 @@ from memline.contracts.fact import Analysis, EntityMention
 from memline.contracts.portable import PortableEvent, PortableMemory
 from memline.contracts.receipt import Event
 from memline.contracts.scope import Scope
+from memline.language.checked import checked_vectors
 from memline.ledger.entities import Named, known_names
 from memline.ledger.transfer_decide import Decision, decide
 from memline.ledger.transfer_write import Arriving, Stored, lock_for, store_memories
@@ -155,7 +156,8 @@ class Importer:
         return made
 
     def _embed(self, texts: Sequence[str]) -> list[bytes]:
-        return [vector_bytes(vector) for vector in self._parts.embedder.embed(texts)]
+        embedder = self._parts.embedder
+        return [vector_bytes(vector) for vector in checked_vectors(embedder, embedder.embed(texts), len(texts))]
 
     def _names(self, found: Sequence[PortableMemory], analyses: Mapping[int, Analysis]) -> list[Named]:
         """The names that are new in their scopes, each embedded once."""

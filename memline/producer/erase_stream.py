@@ -29,7 +29,7 @@ class StreamEraser:
         """See the port. An entry that a worker has read already is ended in the ledger when that one comes to accept it."""
         total = 0
         for page in self._pages(sought):
-            record([turn for _, turn in page])
+            record([turn for _, turn in page if turn is not None])
             self._stream.done([entry_id for entry_id, _ in page])
             total += len(page)
         for item in self._set_aside(sought):
@@ -82,14 +82,16 @@ class StreamEraser:
     def _aside(self) -> str:
         return f"{self._stream.key}:unreadable"
 
-    def _pages(self, sought: Sought) -> Iterator[list[tuple[str, MarkedTurn]]]:
+    def _pages(self, sought: Sought) -> Iterator[list[tuple[str, MarkedTurn | None]]]:
         first = "-"
         while True:
             raw = self._page(first)
             found = []
             for entry_id, fields in raw:
-                turn = sought.turn_in((fields or {}).get(b"turn", b""))
-                if turn is not None:
+                data = (fields or {}).get(b"turn", b"")
+                turn = sought.turn_in(data)
+                # what is no turn would be set aside when a worker comes to it
+                if turn is not None or (sought.is_damaged_turn(data) and sought.holds(data)):
                     found.append((entry_id.decode("ascii"), turn))
             if found:
                 yield found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,9 @@ from memline.ledger.schema import vectors
 from memline.ledger.vectors import current_model, current_vector, current_vectors
 from memline.search.index.port import Recall
 from memline.search.question import Question, holds_time_words, is_question
-from memline.search.rows import CandidateRow, Reading, columns_of, month_of, texts_of
+from memline.search.rows import CandidateRow, Reading, columns_of, date_of, texts_of
 from memline.search.signals import Arrays, Floats, idf
+from memline.search.wording import holds_a_number, says_how_it_is_wanted
 
 __all__ = ["REACH", "Surroundings", "arrays_of", "spans_around", "surroundings_of"]
 
@@ -26,6 +28,8 @@ REACH = 3
 _CHUNK = 5_000
 #: Characters of a memory that are looked at for words of time.
 _LOOKED_AT = 500
+#: Days from which on a date says nothing: a week, and the day it is spoken of after it.
+_NEAR_DAYS = 8.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +121,8 @@ def arrays_of(
     worth = _worth(question, statistics, named)
     counts = counts_of(connection, owner_nos, columns.no, question.terms, statistics)
     same, other = _by_actor(rows, question, named, counts)
+    assistant = np.array([role == "assistant" for role in columns.role], np.bool_)
+    time_words, standing = _by_text(connection, rows, chosen, question)
     return Arrays(
         counts=counts,
         lengths=np.maximum(np.array(columns.length, np.float64), 1.0),
@@ -129,13 +135,17 @@ def arrays_of(
         places=around.places,
         vectors=None if question.vector is None else _vectors(connection, rows, len(question.vector), question.model, recalled),
         query_vector=question.vector,
+        topic_vector=question.topic_vector,
         entity=_entity(around, entity_strength),
         same_actor=same,
         other_actor=other,
+        assistant=assistant.astype(np.float64) if not question.asks_what_was_answered else np.zeros(len(rows)),
+        standing=standing,
         question=np.array([is_question(tail) for tail in columns.tail], np.float64),
-        time_words=_time_words(connection, rows, chosen, question),
+        time_words=time_words,
         same_date=_same_date(rows, question),
         superseded=_superseded(around, reading),
+        context=~assistant,
     )
 
 
@@ -185,30 +195,64 @@ def _name_terms(question: Question, named: Collection[str]) -> set[str]:
 
 
 def _by_actor(rows: Sequence[CandidateRow], question: Question, named: Collection[str], counts: Floats) -> tuple[Floats, Floats]:
-    if len(named) != 1:
+    if not named:
         return np.zeros(len(rows)), np.zeros(len(rows))
-    name = next(iter(named))
-    names = _name_terms(question, named)
+    # of several the first is most often whom the question is about
+    name = min(named, key=lambda name: (_place_in(question.text, name), name))
+    counted = 1.0 if len(named) == 1 else 0.5
+    names = _name_terms(question, [name])
     columns = [column for column, term in enumerate(question.terms) if term in names]
     nobody = np.array([row.actor_id is None for row in rows], np.bool_)
     spoke = np.array([row.actor_id == name for row in rows], np.bool_)
     mentions = counts[:, columns].any(axis=1) if columns else np.zeros(len(rows), np.bool_)
-    return (spoke | (nobody & mentions)).astype(np.float64), (~spoke & ~nobody).astype(np.float64)
+    same, other = spoke | (nobody & mentions), ~spoke & ~nobody
+    return counted * same.astype(np.float64), counted * other.astype(np.float64)
 
 
-def _time_words(connection: Connection, rows: Sequence[CandidateRow], chosen: Sequence[int], question: Question) -> Floats:
-    found = np.zeros(len(rows))
-    if question.asks_when:
-        texts = texts_of(connection, [rows[index].no for index in chosen], most=_LOOKED_AT)
-        found[list(chosen)] = [holds_time_words(texts.get(rows[index].no, "")) for index in chosen]
-    return found
+def _place_in(text: str, name: str) -> int:
+    """Where *name*, or its first word, stands in *text*; its end where it does not."""
+    text, name = text.casefold(), name.casefold()
+    places = [place for part in (name, *name.split()[:1]) if (place := text.find(part)) >= 0]
+    return min(places, default=len(text))
+
+
+def _by_text(connection: Connection, rows: Sequence[CandidateRow], chosen: Sequence[int], question: Question) -> tuple[Floats, Floats]:
+    """What the texts of those *chosen* hold that the question asks for: `time_words` and `standing`. They are read where it asks."""
+    held, standing = np.zeros(len(rows)), np.zeros(len(rows))
+    if not (question.asks_when or question.asks_how_many or question.asks_for_help):
+        return held, standing
+    texts = texts_of(connection, [rows[index].no for index in chosen], most=_LOOKED_AT)
+    for index in chosen:
+        text = texts.get(rows[index].no, "")
+        if question.asks_when:
+            held[index] = holds_time_words(text)
+        elif question.asks_how_many:
+            held[index] = 0.5 * holds_a_number(text)
+        if question.asks_for_help and rows[index].role != "assistant":
+            standing[index] = says_how_it_is_wanted(text)
+    return held, standing
 
 
 def _same_date(rows: Sequence[CandidateRow], question: Question) -> Floats:
+    """A third for the month; the rest for the day, less the further it is away, nothing from `_NEAR_DAYS` on."""
     if not question.months:
         return np.zeros(len(rows))
-    dates = [month_of(row.occurred_at) for row in rows]
-    return np.array([month in question.months and (not question.years or year in question.years) for year, month in dates], np.float64)
+    dates = [date_of(row.occurred_at) for row in rows]
+    ordinals = np.array([day.toordinal() for day in dates])
+    found = np.array([day.month in question.months and (not question.years or day.year in question.years) for day in dates], np.float64) / 3
+    nearest, dates_from, dates_to = np.zeros(len(rows)), min(dates, default=date.min), max(dates, default=date.min)
+    for month, number in question.days:
+        for year in question.years or range(dates_from.year - 1, dates_to.year + 2):
+            if (named := _date(year, month, number)) is not None:
+                nearest = np.maximum(nearest, 1 - np.abs(ordinals - named.toordinal()) / _NEAR_DAYS)
+    return np.asarray(found + np.clip(nearest, 0, 1) * 2 / 3, np.float64)
+
+
+def _date(year: int, month: int, number: int) -> date | None:
+    try:
+        return date(year, month, number)
+    except ValueError:  # 29 February of another year
+        return None
 
 
 def _vectors(

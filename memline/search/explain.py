@@ -88,6 +88,8 @@ def why(hit: Hit) -> str:
         found.append((signals["answers"].weighted, "answers a question about it"))
     if signals["time_words"].raw > 0:
         found.append((signals["time_words"].weighted, "says when"))
+    if signals["standing"].raw > 0:
+        found.append((signals["standing"].weighted, "says how it is wanted"))
     if hit.row.verbatim and len(found) < 2 and (near := max(signals["meaning_near"].weighted, signals["words_near"].weighted)) > 0.5:
         found.append((0.5 * near, "said next to what matches"))
     if not found:

@@ -68,13 +68,16 @@ class Phases:
         return self.deadline - (self.timer() - self.started)
 
     @contextmanager
-    def of(self, name: str) -> Iterator[None]:
-        """Adds what the block takes to a phase."""
+    def of(self, name: str, *, counted: bool = True) -> Iterator[None]:
+        """Adds what the block takes to a phase; what is not *counted* leaves as much time as before."""
         began = self.timer()
         try:
             yield
         finally:
-            self.seconds[name] = self.seconds.get(name, 0.0) + self.timer() - began
+            took = self.timer() - began
+            self.seconds[name] = self.seconds.get(name, 0.0) + took
+            if not counted:
+                self.started += took
 
 
 @dataclass(frozen=True, slots=True)

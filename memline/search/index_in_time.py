@@ -81,9 +81,9 @@ def checked_nominees(answer: Any, limit: int) -> list[Nominee]:
     found: dict[str, Nominee] = {}
     try:
         for nominee in answer:
-            if not isinstance(nominee.id, str) or not math.isfinite(nominee.value):
-                raise TypeError
+            if not isinstance(nominee.id, str) or not nominee.id.isprintable() or not math.isfinite(nominee.value):
+                raise TypeError  # an id with NUL or half a character in it is one that a database chokes on
             found.setdefault(nominee.id, nominee)
-    except (TypeError, AttributeError):
+    except (TypeError, AttributeError, OverflowError):
         raise ServiceUnavailable("The index answered something that is no list of nominees.") from None
     return list(found.values())[:limit]

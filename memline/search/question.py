@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from memline.contracts.fact import Analysis, EntityMention
 from memline.search.entity_leg import MAX_ENTITIES
+from memline.search.wording import asks_for_help, asks_how_many, asks_what_was_answered, days_of
 
 __all__ = ["Question", "asks_when", "first_entities", "holds_time_words", "is_question", "question_of"]
 
@@ -55,11 +56,18 @@ class Question:
     #: Unit vector of the text, and of each entity; None without an embedder.
     vector: NDArray[np.float32] | None
     entity_vectors: tuple[NDArray[np.float32], ...]
+    #: Of the text without its speakers' names; None where it names none, or without an embedder.
+    topic_vector: NDArray[np.float32] | None
     #: Of the vectors: those of another model are compared with nothing.
     model: str
     asks_when: bool
+    asks_how_many: bool
+    asks_for_help: bool
+    asks_what_was_answered: bool
     months: frozenset[int]
     years: frozenset[int]
+    #: (month, day)
+    days: frozenset[tuple[int, int]]
 
     @property
     def names_to_compare(self) -> list[NDArray[np.float32]]:
@@ -68,9 +76,14 @@ class Question:
         return [vector for mention, vector in pairs if mention.type != "IDENTIFIER"]
 
 
-def question_of(text: str, analysis: Analysis, vectors: NDArray[np.float32] | None, *, model: str = "") -> Question:
-    """*vectors*: one of the text, then one an entity (of `first_entities`), made by *model*."""
+def question_of(
+    text: str, analysis: Analysis, vectors: NDArray[np.float32] | None, *, model: str = "", with_topic: bool = False
+) -> Question:
+    """*vectors*: one of the text, then one an entity (of `first_entities`), made by *model*; *with_topic*: last, the topic's."""
     terms = tuple(dict.fromkeys(analysis.terms))
+    topic = None
+    if vectors is not None and with_topic:
+        vectors, topic = vectors[:-1], vectors[-1]
     return Question(
         text=text,
         terms=terms,
@@ -78,10 +91,15 @@ def question_of(text: str, analysis: Analysis, vectors: NDArray[np.float32] | No
         entities=first_entities(analysis),
         vector=None if vectors is None else vectors[0],
         entity_vectors=() if vectors is None else tuple(vectors[1:]),
+        topic_vector=topic,
         model=model,
         asks_when=asks_when(text),
+        asks_how_many=asks_how_many(text),
+        asks_for_help=asks_for_help(text),
+        asks_what_was_answered=asks_what_was_answered(text),
         months=_months(text),
         years=frozenset(int(year) for year in _YEAR.findall(text)),
+        days=days_of(text),
     )
 
 

@@ -24,10 +24,10 @@ __all__ = [
     "candidates_between",
     "candidates_by_id",
     "columns_of",
+    "date_of",
     "fetched",
     "filter_rows",
     "filter_view",
-    "month_of",
     "texts_of",
 ]
 
@@ -57,6 +57,7 @@ class CandidateRow(NamedTuple):
     length: int
     actor_id: str | None
     superseded_by: str | None
+    role: str | None
     #: The last characters of the text.
     tail: str
     verbatim: Any
@@ -75,7 +76,6 @@ class CandidateRow(NamedTuple):
     created_at: datetime | None = None
     updated_at: datetime | None = None
     attributed_to: str | None = None
-    role: str | None = None
     memory_type: str | None = None
 
 
@@ -149,12 +149,9 @@ def filter_view(row: CandidateRow | MemoryRow | sa.Row[*tuple[Any, ...]]) -> dic
     }
 
 
-def month_of(occurred_at: datetime | str) -> tuple[int, int]:
-    """Year and month (UTC) of a row's `occurred_at`."""
-    if isinstance(occurred_at, str):
-        return int(occurred_at[:4]), int(occurred_at[5:7])
-    utc = occurred_at.astimezone(UTC)
-    return utc.year, utc.month
+def date_of(occurred_at: datetime | str) -> date:
+    """The day (UTC) of a row's `occurred_at`."""
+    return date.fromisoformat(occurred_at[:10]) if isinstance(occurred_at, str) else occurred_at.astimezone(UTC).date()
 
 
 def candidates_by_id(

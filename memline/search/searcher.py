@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from typing import TypeVar, cast
@@ -46,6 +46,7 @@ from memline.search.rows import CandidateRow, Reading
 from memline.search.score import contributions, scores
 from memline.search.signals import MEANINGS, SIGNALS, Floats, measure
 from memline.search.weights import DEFAULT, Weights
+from memline.search.wording import without_names
 
 __all__ = ["Searcher"]
 
@@ -53,6 +54,14 @@ T = TypeVar("T")
 
 #: Different terms of a question that are looked up, and those of them, the rarest, that are searched for.
 LOOKED_UP, MOST_TERMS = 2_000, 64
+
+
+@dataclass(frozen=True, slots=True)
+class _Whom:
+    """The owners that a search reads, and those of their speakers that the question names."""
+
+    owner_nos: Sequence[int]
+    named: frozenset[str]
 
 
 class Searcher:
@@ -129,12 +138,12 @@ class Searcher:
             return SearchResult([], phases=phases.seconds if explain else {})
         today = (as_of or self._clock.now()).date()
         reading = Reading(today, show_expired, include_superseded, as_of, filtered=not filter.narrows_only_by_scope)
-        question = self._understood(query, phases, missing)
+        question, whom = self._understood(namespace, query, filter, phases, missing)
         index = self._index_of(phases)
 
         def found() -> tuple[Gathered, Weighing, list[Hit]]:
             deep = max(top_k, -(-shown // 4))  # the legs go four times as deep
-            gathered, asked, weighing = self._gather(namespace, question, filter, reading, deep, index, phases)
+            gathered, asked, weighing = self._gather(namespace, question, whom, filter, reading, deep, index, phases)
             if question.vector is not None and asked.vector is None:
                 missing["embedder"] = (
                     f"This process embeds by {self._embedder.model}, the ledger moved to another embedder: restart it with the new "
@@ -183,20 +192,25 @@ class Searcher:
         """The candidates of a search and their signals (n, number of `SIGNALS`), unscored: what weights are fitted to."""
         phases = Phases(self._deadline, self._timer)
         reading = Reading(self._clock.now().date(), filtered=not filter.narrows_only_by_scope)
-        question = self._understood(check_query(query), phases, {})
-        gathered, _, _ = self._gather(namespace, question, filter, reading, top_k, self._index_of(phases), phases)
+        question, whom = self._understood(namespace, check_query(query), filter, phases, {})
+        gathered, _, _ = self._gather(namespace, question, whom, filter, reading, top_k, self._index_of(phases), phases)
         chosen = list(gathered.chosen)
         return [gathered.around.rows[index] for index in chosen], measure(gathered.arrays)[chosen]
 
-    def _understood(self, query: str, phases: Phases, missing: dict[str, str]) -> Question:
-        with phases.of("analyse"):
+    def _understood(self, namespace: str, query: str, filter: Filter, phases: Phases, missing: dict[str, str]) -> tuple[Question, _Whom]:
+        with phases.of("analyse", counted=False):  # what this process loads and computes itself is no wait for another part
             analysis = self._analyser.analyse([query])[0]
-        phases.started = self._timer()  # what this process loads and computes itself is no wait for another part
-        with phases.of("embed"):
-            vectors = self._embed([query, *(mention.name for mention in first_entities(analysis))], phases, missing)
-        if not self._embedder.paid:
-            phases.started = self._timer()
-        return question_of(query, analysis, vectors, model=self._embedder.model)
+        whom = self._from_ledger(partial(self._whom, namespace, query, filter, phases), phases)
+        topic = without_names(query, whom.named)
+        texts = [query, *(mention.name for mention in first_entities(analysis)), *([topic] if topic != query else [])]
+        with phases.of("embed", counted=self._embedder.paid):
+            vectors = self._embed(texts, phases, missing)
+        return question_of(query, analysis, vectors, model=self._embedder.model, with_topic=topic != query), whom
+
+    def _whom(self, namespace: str, query: str, filter: Filter, phases: Phases) -> _Whom:
+        with phases.of("read"), self._ledger.read() as connection:
+            owner_nos = owners_of(connection, namespace, filter.scopes)
+            return _Whom(owner_nos, named_in(query, self._actors.of(connection, owner_nos)))
 
     def _index_of(self, phases: Phases) -> Index:
         """The index as this search asks it; one that lies in this process and keeps its vectors at hand is trusted."""
@@ -211,15 +225,22 @@ class Searcher:
         return self._ledger_guard.call(found, max(phases.left, SHARE * self._deadline))
 
     def _gather(
-        self, namespace: str, question: Question, filter: Filter, reading: Reading, top_k: int, index: Index, phases: Phases
+        self,
+        namespace: str,
+        question: Question,
+        whom: _Whom,
+        filter: Filter,
+        reading: Reading,
+        top_k: int,
+        index: Index,
+        phases: Phases,
     ) -> tuple[Gathered, Question, Weighing]:
+        owner_nos, named = whom.owner_nos, whom.named
         with phases.of("read"), self._ledger.read() as connection:
-            owner_nos = owners_of(connection, namespace, filter.scopes)
             statistics = term_statistics(connection, owner_nos, question.terms[:LOOKED_UP])
-            named = named_in(question.text, self._actors.of(connection, owner_nos))
             weighing = self._weights.of(connection, namespace)
             if question.vector is not None and stored_embedder(connection) not in (None, (self._embedder.model, self._embedder.dimension)):
-                question = replace(question, vector=None, entity_vectors=())  # vectors of two models can't be compared
+                question = replace(question, vector=None, entity_vectors=(), topic_vector=None)  # vectors of two models can't be compared
             question = _without_speakers(_rarest(question, statistics), named)
             if ranks_by_ledger(index):
                 statistics = with_postings(connection, owner_nos, question.terms, statistics)

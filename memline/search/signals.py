@@ -8,20 +8,23 @@ by itself, so its neighbourhood is the fact alone.
 | signal | what it says |
 |---|---|
 | meaning | cosine of question and memory |
-| meaning_run | cosine of the question and the mean of the memory and what the two turns before it left |
-| meaning_near | best cosine among the memories next to it, one turn each side; of a fact its own |
+| meaning_run | cosine of the question, its speakers' names left out, and the mean of the memory and what the two turns before it left |
+| meaning_near | best such cosine among the memories next to it, one turn each side; of a fact its own |
 | words | BM25 of the memory, x / (x + 10) |
 | coverage | share of the question's words in it, by idf |
-| words_near | BM25 of the memory and three neighbours each side taken as one text, as a share of the most it could be |
-| answers | the same of the memory right before it, if that is a question: this may be the answer |
+| words_near | share of the question's words in it or within three neighbours each side, by idf; an assistant's texts are nobody's context |
+| answers | BM25 of the memory right before it, as a share of the most it could be, if that is a question: this may be the answer |
 | code | share of the question's codes and identifiers in it |
 | entity | best match of an entity of the question, less the more memories name it |
-| same_actor | the question names one speaker, and it is the speaker's, or it has none and names the speaker |
-| other_actor | the question names one speaker, and it is another's (penalty) |
+| same_actor | the question names one speaker, and it is the speaker's, or it has none and names the speaker; of several the first, half |
+| other_actor | the question names one speaker, and it is another's (penalty); of several the first, half |
+| assistant | an assistant said it, and the question does not ask for what an assistant said (penalty) |
+| standing | the question asks for help, and this says how somebody always wants something, or what is preferred |
 | question | the memory is itself a question (penalty) |
-| short | 10 / (10 + number of terms) (penalty) |
-| time_words | the question asks when, and it holds words of time |
-| same_date | the question names a month, and it happened in that month (and year, if one is named) |
+| short | 10 / (10 + number of terms) (penalty); of a fact nothing |
+| long | number of terms / (number of terms + 150): much text holds many words by chance (penalty) |
+| time_words | the question asks when, and it holds words of time; half where it asks how many, and this holds a number |
+| same_date | the question names a month, and it is from that month (and year, if one is named): 1/3; a day: up to 1, the nearer the more |
 | superseded | a newer memory took its place (penalty) |
 """
 
@@ -49,8 +52,11 @@ SIGNALS = (
     "entity",
     "same_actor",
     "other_actor",
+    "assistant",
+    "standing",
     "question",
     "short",
+    "long",
     "time_words",
     "same_date",
     "superseded",
@@ -61,8 +67,8 @@ MEANINGS = frozenset({"meaning", "meaning_run", "meaning_near"})
 #: Signals that need postings.
 BY_WORDS = frozenset({"words", "coverage", "words_near", "answers", "code"})
 
-#: The BM25 that counts half.
-SATURATION = 10.0
+#: The BM25, and the number of terms, that count half.
+SATURATION, LENGTHY = 10.0, 150.0
 #: Memories that every owner is credited with, and how many real ones it takes to believe what share of them holds a term: in a scope
 #: of five memories each word would seem common, and every word that is not there infinitely rare.
 PRIOR, BELIEF = 100.0, 10.0
@@ -94,14 +100,20 @@ class Arrays:
     #: (n, d) unit vectors, and the question's (d,); None without an embedder.
     vectors: NDArray[np.float32] | None
     query_vector: NDArray[np.float32] | None
+    #: Of the question without its speakers' names; None where it names none.
+    topic_vector: NDArray[np.float32] | None
     #: (n,), 0 to 1 each, as the table above says.
     entity: Floats
     same_actor: Floats
     other_actor: Floats
+    assistant: Floats
+    standing: Floats
     question: Floats
     time_words: Floats
     same_date: Floats
     superseded: Floats
+    #: (n,): it may be another's context: no assistant said it.
+    context: NDArray[np.bool_]
 
 
 def idf(frequency: NDArray[np.float64], live: int) -> Floats:
@@ -122,8 +134,11 @@ def measure(arrays: Arrays) -> Floats:
         "entity": arrays.entity,
         "same_actor": arrays.same_actor,
         "other_actor": arrays.other_actor,
+        "assistant": arrays.assistant,
+        "standing": arrays.standing,
         "question": arrays.question,
-        "short": SATURATION / (SATURATION + arrays.lengths),
+        "short": np.where(arrays.alone, 0.0, SATURATION / (SATURATION + arrays.lengths)),
+        "long": arrays.lengths / (arrays.lengths + LENGTHY),
         "time_words": arrays.time_words,
         "same_date": arrays.same_date,
         "superseded": arrays.superseded,
@@ -140,12 +155,11 @@ def _by_words(arrays: Arrays) -> dict[str, Floats]:
     most = total * (K1 + 1)
     mean = arrays.mean_length or 1.0
     raw = _bm25(arrays.counts, arrays.lengths, mean) @ arrays.worth
-    near = _bm25(*_windows(arrays), mean) @ arrays.worth / most
     before = np.concatenate([[0.0], (raw / most * arrays.question)[:-1]]) if len(raw) else raw
     columns = {
         "words": raw / (raw + SATURATION),
         "coverage": (arrays.counts > 0) @ arrays.worth / total,
-        "words_near": near,
+        "words_near": _held_near(arrays) @ arrays.worth / total,
         "answers": np.where(_follows(arrays), before, 0.0),
     }
     if arrays.codes.any():
@@ -158,12 +172,12 @@ def _bm25(counts: Floats, lengths: Floats, mean: float) -> Floats:
     return np.asarray(counts * (K1 + 1) / (counts + saturation[:, None]), np.float64)
 
 
-def _windows(arrays: Arrays) -> tuple[Floats, Floats]:
-    """Counts of each window, and its length by the memory."""
-    counts = np.vstack([np.zeros((1, arrays.counts.shape[1])), np.cumsum(arrays.counts, axis=0)])
-    lengths = np.concatenate([[0.0], np.cumsum(arrays.lengths)])
-    size = np.maximum(arrays.high - arrays.low, 1)
-    return counts[arrays.high] - counts[arrays.low], (lengths[arrays.high] - lengths[arrays.low]) / size
+def _held_near(arrays: Arrays) -> NDArray[np.bool_]:
+    """(n, t): the memory holds the term, or one of its neighbourhood does that may be context."""
+    held = arrays.counts > 0
+    counted = np.zeros((len(held) + 1, held.shape[1]), np.int32)
+    np.cumsum(held & arrays.context[:, None], axis=0, out=counted[1:])
+    return np.asarray(held | (counted[arrays.high] > counted[arrays.low]), np.bool_)
 
 
 def _follows(arrays: Arrays) -> NDArray[np.bool_]:
@@ -177,7 +191,8 @@ def _by_meaning(arrays: Arrays) -> dict[str, Floats]:
         return {}
     with one_blas_thread():
         raw = (arrays.vectors @ arrays.query_vector).astype(np.float64)
-    cosine = np.clip(raw, 0.0, 1.0)
+        about = raw if arrays.topic_vector is None else (arrays.vectors @ arrays.topic_vector).astype(np.float64)
+    cosine = np.clip(about, 0.0, 1.0)
     rows = np.arange(len(cosine))
     best = np.zeros(len(cosine))
     for step in range(1, 4):
@@ -185,7 +200,11 @@ def _by_meaning(arrays: Arrays) -> dict[str, Floats]:
             inside = (other >= arrays.low) & (other < arrays.high)
             inside[inside] = np.abs(arrays.places[other[inside]] - arrays.places[inside]) <= 1
             best[inside] = np.maximum(best[inside], cosine[other[inside]])
-    return {"meaning": cosine, "meaning_run": _run(arrays, arrays.vectors, raw), "meaning_near": np.where(arrays.alone, cosine, best)}
+    return {
+        "meaning": np.clip(raw, 0.0, 1.0),
+        "meaning_run": _run(arrays, arrays.vectors, about),
+        "meaning_near": np.where(arrays.alone, cosine, best),
+    }
 
 
 def _run(arrays: Arrays, vectors: NDArray[np.float32], raw: Floats) -> Floats:

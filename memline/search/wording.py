@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["asks_for_help", "asks_how_many", "asks_what_was_answered", "days_of", "holds_a_number", "says_how_it_is_wanted", "without_names"]
+__all__ = [
+    "asks_for_help",
+    "asks_how_many",
+    "asks_what_was_answered",
+    "days_of",
+    "holds_a_number",
+    "says_how_it_is_wanted",
+    "without_names",
+]
 
 _HOW_MANY = re.compile(r"\bhow (?:many|much)\b|多少|几[个只次本台间位条张块岁级层]", re.IGNORECASE)
 _NUMBER = re.compile(
@@ -20,7 +28,9 @@ _HELP = re.compile(
 )
 #: A wish for all times: "always …", "from now on", "I prefer".
 _WISH = re.compile(
-    r"\b(?:always|whenever|every time|from now on|prefers?|preferred)\b|总是|一律|务必|每次|每当|以后都|今后|从现在起|更喜欢|偏好|偏爱", re.IGNORECASE
+    r"\b(?:always|whenever|every time|from now on|prefers?|preferred)\b"
+    r"|总是|一律|务必|每次|每当|以后都|今后|从现在起|更喜欢|偏好|偏爱",
+    re.IGNORECASE,
 )
 #: "did you recommend", "as you told me": of an assistant's own words.
 _YOU_SAID = re.compile(
@@ -77,7 +87,8 @@ def days_of(text: str) -> frozenset[tuple[int, int]]:
 def without_names(text: str, names: frozenset[str]) -> str:
     """*text* without *names* (each whole, or by its first word), as words of their own; *text* itself where nothing would be left."""
     kept = text
-    for name in sorted({part for name in names for part in (name, name.split()[0])}, key=lambda name: (-len(name), name)):
+    parts = {part for name in names for part in (name, *name.split()[:1]) if len(part) > 1 and not part.isdigit()}
+    for name in sorted(parts, key=lambda name: (-len(name), name)):
         left = r"(?<![^\W_])" if name[0].isascii() else ""
         right = r"(?![^\W_])" if name[-1].isascii() else ""
         kept = re.sub(left + re.escape(name) + right + r"(?:['’]s)?", " ", kept, flags=re.IGNORECASE)

@@ -221,8 +221,11 @@ def _state(kind: Kind, row: Any, *, vectors: bool) -> IndexState:
 
 
 def _refusal(write: Write, dimension: int | None) -> str | None:
-    if write.object is None or dimension is None or len(write.object.vector) == 4 * dimension:
+    if write.object is None or dimension is None:
         return None
+    if len(write.object.vector) == 4 * dimension:
+        # one that is no number would be the best of every ranking, and hide all others
+        return None if np.isfinite(np.frombuffer(write.object.vector, "<f4")).all() else "the vector holds what is no finite number"
     return f"the vector has {len(write.object.vector)} bytes, the vectors of this index have {dimension} dimensions of 4 bytes"
 
 

@@ -92,10 +92,13 @@ class WeaviateIndex:
         self._ready()
 
     def drop(self) -> None:
-        """Removes everything of this space; the object is of no use afterwards."""
+        """Removes everything of this space; the object is of no use afterwards. Raises ServiceUnavailable."""
         self._start()
-        schema.drop(self._link, self._prefix, self._space)
         self._checked = False
+        try:
+            schema.drop(self._link, self._prefix, self._space)
+        except Refused as error:
+            raise self._reads.unforeseen(error) from None
 
     def write(self, writes: Sequence[Write], *, tx: Connection | None = None) -> list[Answer]:
         """See the port. *tx* is of no use here."""
@@ -324,4 +327,6 @@ class WeaviateIndex:
                 f"the vector has {len(write.object.vector)} bytes, the vectors of this index have {self._space.dimension} dimensions of "
                 "4 bytes"
             )
+        if not np.isfinite(np.frombuffer(write.object.vector, "<f4")).all():
+            return "the vector holds what is no finite number"
         return None

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from memline.contracts.errors import ConfigurationError, MissingPackage, ServiceUnavailable
+from memline.contracts.errors import ConfigurationError, MemlineError, MissingPackage, ServiceUnavailable
 from memline.language.lazy import ForkLock
 from memline.search.index.weaviate_fork import GATE
 from memline.search.index.weaviate_place import Place
@@ -186,6 +186,13 @@ class Link:
             raise ServiceUnavailable(
                 f"Weaviate at {self.place.shown} does not answer ({type(error).__name__}: {reason}): start it, or correct "
                 "MEMLINE_WEAVIATE_URL."
+            ) from None
+        except (MemlineError, Refused):
+            raise
+        except (LookupError, TypeError, ValueError, AttributeError) as error:  # the client takes an answer apart before it looks at it
+            raise ServiceUnavailable(
+                f"What answers at {self.place.shown} is no Weaviate, or a broken one ({type(error).__name__} while its answer was read): "
+                "correct MEMLINE_WEAVIATE_URL."
             ) from None
 
 

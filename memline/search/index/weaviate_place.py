@@ -43,15 +43,16 @@ class Place:
 def place_of(url: str, grpc: str | None = None, api_key: str | None = None) -> Place:
     """The place that MEMLINE_WEAVIATE_URL (*url*) and MEMLINE_WEAVIATE_GRPC_URL (*grpc*, a URL or a port) name.
 
-    Without *grpc*: the same host, port 50051, TLS as in *url*. Raises ConfigurationError, which shows nothing of a URL that may hold
-    a password.
+    Without *grpc*: the same host, port 50051, TLS as in *url*. White space around the key, such as the line break at the end of a file,
+    is no part of it. Raises ConfigurationError, which shows nothing of a key, or of a URL that may hold a password.
     """
+    api_key = _key(api_key)
     http = _split(url, "MEMLINE_WEAVIATE_URL", "http://host:8080 or https://host", schemes=("http", "https"))
     if http.path.strip("/") or http.query or http.fragment:
         raise ConfigurationError("MEMLINE_WEAVIATE_URL has a path: the client knows none. Name the host and the port only.")
     host, secure = http.hostname or "", http.scheme == "https"
     port = http.port or _PORTS[http.scheme]
-    if grpc is None or grpc.isdigit():
+    if grpc is None or grpc.isdecimal():
         grpc_port = _GRPC_PORT if grpc is None else int(grpc)
         if not 0 < grpc_port < 65536:
             raise ConfigurationError(f"MEMLINE_WEAVIATE_GRPC_URL ({grpc_port}) is no port: use 1 to 65535, or grpc://host:port.")
@@ -79,6 +80,14 @@ def _split(url: str, setting: str, shape: str, *, schemes: tuple[str, ...]) -> S
     if parts.username is not None or parts.password is not None:
         raise ConfigurationError(f"{setting} holds a user or a password, which Weaviate does not take: set MEMLINE_WEAVIATE_API_KEY.")
     return parts
+
+
+def _key(api_key: str | None) -> str | None:
+    """The key as a header takes it; else the client's own error would quote it."""
+    key = (api_key or "").strip()
+    if not (key.isascii() and key.isprintable()):
+        raise ConfigurationError("MEMLINE_WEAVIATE_API_KEY holds a character that no key has (a line break, or none of ASCII): correct it.")
+    return key or None
 
 
 def _in_url(host: str) -> str:

@@ -53,7 +53,7 @@ def put(link: Link, reads: Reads, collection: str, tenant: str, found: Sequence[
             left = _not_found(reads, collection, tenant, [object_id for object_id in lost if object_id not in errors], timeout)
             errors |= dict.fromkeys(left, "it is stored, and a search by vector does not find it: does Weaviate run with ASYNC_INDEXING?")
         if taken:
-            _put_batch(link, collection, tenant, [next(iter(taken.values()))], timeout)
+            errors |= _put_batch(link, collection, tenant, [next(iter(taken.values()))], timeout)
     return errors
 
 
@@ -90,7 +90,10 @@ def remove(link: Link, collection: str, tenant: str, ids: Sequence[str], *, time
                     _check(link, each.error)
                     errors[str(UUID(bytes=each.uuid))] = first_line(each.error)
                 left.pop(str(UUID(bytes=each.uuid)), None)
-            if reply.matches == 0 or not reply.objects:
+            if reply.matches == 0:
+                break
+            if not reply.objects:  # nobody says which of them are gone
+                errors |= dict.fromkeys(left, f"Weaviate found {reply.matches} objects to remove, and does not say what became of them")
                 break
     return errors
 

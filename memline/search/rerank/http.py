@@ -10,7 +10,7 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from memline.contracts.errors import ConfigurationError, MissingPackage, ProviderRefused, ProviderUnavailable
 from memline.language.lazy import Lazy
@@ -39,7 +39,8 @@ _PASSING = frozenset({408, 409, 425, 429})
 class HttpReranker:
     """Scores documents by a request to *url* (`port.Reranker`). Thread-safe; a forked child opens its own connections.
 
-    *url* is the whole one, `https://…/rerank`. *model* None sends none, for servers that have one only. *api_key* goes as a bearer token.
+    *url* is the whole one, `https://…/rerank`. *model* None sends none, for servers that have one only. *api_key* goes as a bearer token;
+    without one a user and a password in *url* go as basic authentication. Raises ConfigurationError where one of them can't be sent.
     """
 
     def __init__(
@@ -52,7 +53,13 @@ class HttpReranker:
             known = False
         if not known:
             raise ConfigurationError("MEMLINE_RERANK_URL must be a whole URL, such as https://api.example.com/v1/rerank.")
-        self._url, self._model, self._api_key, self._timer = url, model, api_key, timer
+        self._api_key = (api_key or "").strip() or None
+        if self._api_key is not None and not (self._api_key.isascii() and self._api_key.isprintable()):
+            raise ConfigurationError("MEMLINE_RERANK_API_KEY holds a character that no key has (a line break, no ASCII): correct it.")
+        # httpx2 logs the URL of each request: what is secret may not stand in it
+        self._login = None if parts.username is None else (unquote(parts.username), unquote(parts.password or ""))
+        self._url = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+        self._model, self._timer = model, timer
         self._client: Lazy[httpx2.Client] = Lazy(self._open, per_process=True)
 
     @property
@@ -78,7 +85,7 @@ class HttpReranker:
         except ImportError as error:
             raise MissingPackage("MEMLINE_RERANKER=http needs the package httpx2: install memline[rerank].") from error
         headers = {"authorization": f"Bearer {self._api_key}"} if self._api_key else {}
-        return httpx2.Client(headers=headers, follow_redirects=False)
+        return httpx2.Client(headers=headers, auth=None if self._api_key else self._login, follow_redirects=False)
 
     def _post(self, body: dict[str, Any], timeout: float) -> bytes:
         client = self._client.get()

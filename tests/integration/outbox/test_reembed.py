@@ -502,3 +502,15 @@ def test_the_next_move_finishes_the_one_before(town: Town) -> None:
     assert widest.move()
     town.check(widest)
     assert town.spaces() == {f"index_objects_{widest.space.key}"}
+
+
+def test_a_move_that_begins_between_another_ones_swap_and_its_moving_in_is_refused(town: Town) -> None:
+    filled(town)
+    new = town.side(Letters())
+    assert new.moving().run()
+    assert town.gathered() > 0
+    with town.ledger.write() as tx, pytest.raises(ConfigurationError, match="run this again"):
+        begin_move(tx, "another", 8, run="x")
+    new.relay.drain()
+    new.finish()
+    town.check(new)

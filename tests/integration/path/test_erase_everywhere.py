@@ -15,9 +15,13 @@ import redis
 import sqlalchemy as sa
 
 from memline import AsyncMemory, Memory, Status
+from memline.contracts.index_object import ObjectKey
 from memline.errors import InvalidInput, JobCancelled, ScopeRequired, ServiceUnavailable
+from memline.ledger.memories import index_objects
+from memline.ledger.meta import Move, save_move
 from memline.ledger.session import Ledger
 from memline.outbox.verify import verify
+from memline.search.index.port import Space, Write
 from tests.chaos.small_parts import SmallEmbedder
 from tests.integration.path.stacks import Stack, celery_stack
 from tests.services import PostgresServer, RedisServer
@@ -198,3 +202,20 @@ def test_async_memory_erases_the_same_way(embedded: Memory) -> None:
 
     embedded.add("I like tea.", **MEI, infer=False, wait=True)
     assert asyncio.run(_erase(embedded))["counts"]["removed"]["memories"] == 1
+
+
+def test_the_index_of_a_move_that_began_after_the_process_did_is_erased_from_too(embedded: Memory) -> None:
+    memory, house = embedded, embedded._house
+    memory.erase(user_id="nobody")
+    memory_id = memory.add("I like jazz.", **MEI, infer=False, wait=True)["results"][0]["id"]
+    with house.ledger.write() as tx:
+        save_move(tx, Move("another", house.embedder.dimension, "a run"))
+    upcoming = house.index_of(Space("another", house.embedder.dimension))
+    assert upcoming is not None
+    key = ObjectKey("memory", memory.namespace, memory_id)
+    with house.ledger.read() as connection:
+        shown = index_objects(connection, [key])[key]
+    upcoming.write([Write(key, shown)])
+    assert key in upcoming.look([key])
+    assert memory.erase(**MEI)["proof"]["sound"]
+    assert upcoming.look([key]) == {}

@@ -7,8 +7,10 @@ import threading
 from collections.abc import Sequence
 from datetime import timedelta
 
+import numpy as np
 import pytest
 import sqlalchemy as sa
+from numpy.typing import NDArray
 
 from memline.contracts.errors import ProviderRefused, ProviderUnavailable, ServiceUnavailable
 from memline.ledger.jobs import Stage, jobs_of_lease, retry_job
@@ -244,6 +246,24 @@ def test_an_embedder_that_refuses_one_text_fails_that_job_only(ledger: Ledger) -
     assert job_of(ledger, "poison").reason == "ProviderRefused: a text is too long"
     assert [state(ledger, id)[2] for id in ("one", "three")] == [0, 0]
     nothing_is_left_over(ledger)
+
+
+class Spoiling(TrigramEmbedder):
+    """Gives no number for a text that says so."""
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        found = super().embed(texts)
+        found[["spoilt" in text for text in texts]] = np.nan
+        return found
+
+
+def test_a_vector_that_is_no_number_fails_its_job_only_and_is_never_kept(ledger: Ledger) -> None:
+    parts = make_parts(ledger, embedder=Spoiling())
+    for id, text in (("a", "good tea"), ("b", "spoilt milk"), ("c", "good bread")):
+        accept(parts, make_turn(text, id=id, user=f"user-{id}"))
+    run_all(parts)
+    assert live(ledger) == ["good tea", "good bread"]
+    assert "finite" in str(job_of(ledger, "b").reason)
 
 
 def test_an_embedder_that_is_away_postpones_and_its_vectors_are_not_bought_twice(ledger: Ledger) -> None:

@@ -10,11 +10,13 @@ from datetime import UTC, datetime
 import pytest
 import redis
 
+from memline.contracts.erasing import Sought
 from memline.contracts.errors import ConfigurationError, EvictingRedis, ServiceUnavailable
 from memline.contracts.ids import TimeOrderedIds
 from memline.contracts.scope import Scope
 from memline.contracts.turn import Message, Turn
 from memline.producer import Entry, TurnStream
+from memline.producer.erase_stream import StreamEraser
 from tests.services import Proxy, RedisServer, free_port
 
 IDS = TimeOrderedIds()
@@ -250,3 +252,18 @@ def test_consumers_that_are_silent_and_have_nothing_unfinished_are_forgotten(red
     assert names == {b"dead-with-an-entry", b"busy"}
     assert stream.pending_count() == 1
     stream.close()
+
+
+def test_an_erasure_takes_what_is_left_of_a_turn_out_of_the_stream_too(stream: TurnStream) -> None:
+    """What can't be read as a turn is set aside when a worker comes to it: after the erasure, that is."""
+    damaged = json.dumps({"v": 1, "namespace": "default", "user_id": "ann", "messages": [{"text": "secret"}]})
+    others = json.dumps({"v": 1, "namespace": "default", "user_id": "anna", "messages": []})
+    kept = [stream.append(turn().to_wire().replace('"ann"', '"bob"')), stream.append(others)]
+    stream.append(damaged)
+    stream.append(turn().to_wire())
+    eraser, sought = StreamEraser(stream), Sought(ANN.subjects[-1].key, "default", "user", "ann")
+    recorded: list[str] = []
+    assert eraser.count(sought) == 2
+    assert eraser.erase(sought, lambda turns: recorded.extend(each.id for each in turns)) == 2
+    assert eraser.count(sought) == 0 and len(recorded) == 1
+    assert ids_of(stream.read("a", count=10, block_ms=0)) == kept

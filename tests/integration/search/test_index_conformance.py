@@ -71,6 +71,17 @@ def test_memories_and_entities_are_apart(backend: Backend) -> None:
     assert backend.stored("entity")[0].key == ObjectKey("entity", "n", id_of("b"))
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_vector_that_is_no_number_is_refused_and_hides_no_other(backend: Backend, value: float) -> None:
+    if not backend.knows_dimension:
+        pytest.skip("this index takes any vector")
+    broken = unit(1).copy()
+    broken[0] = value
+    answers = backend.index.write([put("a"), put("broken", vector=broken), put("c")])
+    assert [answer.error is None for answer in answers] == [True, False, True]
+    assert {found.id for found in backend.index.nearest("memory", "n", [ANN], unit(2), limit=5)} == {id_of("a"), id_of("c")}
+
+
 def test_an_object_that_is_wrong_fails_alone_and_its_error_holds_no_word_of_it(backend: Backend) -> None:
     if not backend.knows_dimension:
         pytest.skip("this index takes any vector")

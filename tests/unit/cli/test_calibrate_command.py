@@ -62,6 +62,13 @@ def test_what_was_said_in_two_runs_is_one_wanted_content() -> None:
     assert (found["wanted"], found["points"][0]["recall"]) == (1, 1.0)
 
 
+def test_a_content_that_is_found_twice_counts_once() -> None:
+    from memline.cli.calibrate import _taken
+
+    left = {(1, "tea"), (1, "bread")}
+    assert [_taken(left, content) for content in ((1, "tea"), (1, "tea"), (2, "bread"), (1, "bread"))] == [True, False, False, True]
+
+
 def test_nothing_found_is_said() -> None:
     code = add("The locker code is 44711.")
     for number in range(3):

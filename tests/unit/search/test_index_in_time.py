@@ -36,6 +36,9 @@ def test_each_id_once_at_its_first_place_and_no_more_than_were_asked_for() -> No
         [Nominee(None, 0.5)],  # type: ignore[arg-type]
         [Nominee(["a"], 0.5)],  # type: ignore[arg-type]
         [Nominee("a", 0.5), None],
+        [Nominee("a", 10**400)],
+        [Nominee("a\0b", 0.5)],
+        [Nominee("\ud800", 0.5)],
     ],
 )
 def test_rubbish_is_an_index_that_is_down(answer: Any) -> None:

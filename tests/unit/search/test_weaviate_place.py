@@ -51,6 +51,18 @@ def test_what_names_no_place_is_refused_and_no_password_is_shown(url: str, grpc:
     assert "hush" not in str(raised.value)
 
 
+def test_white_space_around_a_key_is_no_part_of_it() -> None:
+    assert place_of("http://host:8080", None, "hush\n").api_key == "hush"
+    assert place_of("http://host:8080", None, " ").api_key is None
+
+
+@pytest.mark.parametrize("key", ["hu\nsh", "hush\u00e9", "hush\x00"])
+def test_a_key_that_no_header_takes_is_refused_and_not_shown(key: str) -> None:
+    with pytest.raises(ConfigurationError, match="MEMLINE_WEAVIATE_API_KEY") as raised:
+        place_of("http://host:8080", None, key)
+    assert "hu" not in str(raised.value)
+
+
 def test_each_space_and_kind_has_a_collection_of_its_own() -> None:
     one, other, longer = Space("a", 8), Space("b", 8), Space("a", 16)
     names = {collection_name("Memline", kind, space) for kind in ("memory", "entity") for space in (one, other, longer)}  # type: ignore[arg-type]

@@ -147,3 +147,19 @@ def test_an_endless_answer_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatc
 def test_a_url_is_whole(url: str) -> None:
     with pytest.raises(ConfigurationError, match="MEMLINE_RERANK_URL"):
         HttpReranker(url)
+
+
+def test_a_password_in_the_url_is_sent_and_never_logged(caplog: pytest.LogCaptureFixture) -> None:
+    with serving(lambda _path, _body: scored((0, 1))) as server, caplog.at_level("DEBUG"):
+        reranker = HttpReranker(f"{server.base_url.replace('://', '://ann:hush%21@')}/rerank")
+        assert reranker._open().auth is not None
+        assert reranker.rerank("q", ["d"], timeout=10) == {0: 1.0}
+        reranker.close()
+    assert "hush" not in caplog.text and "ann:" not in caplog.text
+
+
+@pytest.mark.parametrize("key", ["hu\nsh", "hush\u00e9"])
+def test_a_key_that_no_header_takes_is_refused_and_not_shown(key: str) -> None:
+    with pytest.raises(ConfigurationError, match="MEMLINE_RERANK_API_KEY") as raised:
+        HttpReranker("http://host/rerank", None, key)
+    assert "hu" not in str(raised.value)
