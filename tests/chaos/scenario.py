@@ -289,7 +289,7 @@ class Run:
             self.deliver_again()
         elif fault.startswith("index"):
             word = {"index down": "down 3", "index partial": "partial 3", "index answer lost": "lost 2"}[fault]
-            (self.folder / "fault").writesaid(word, encoding="utf-8")
+            (self.folder / "fault").write_text(word, encoding="utf-8")
             assert self.memory is not None
             self.receipts.append(self.memory.add("I bought a chair.", user_id="user-0"))  # something to write
 
