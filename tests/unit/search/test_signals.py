@@ -46,13 +46,17 @@ def arrays(
         places=seats,
         vectors=vectors,
         query_vector=None if cosines is None else np.array([1.0, 0.0], np.float32),
+        topic_vector=None,
         entity=zeros,
         same_actor=zeros,
         other_actor=zeros,
+        assistant=zeros,
+        standing=zeros,
         question=np.array(question or zeros, np.float64),
         time_words=zeros,
         same_date=zeros,
         superseded=zeros,
+        context=np.ones(count, np.bool_),
     )
 
 
@@ -199,3 +203,16 @@ def test_arrays_are_not_changed_by_measuring() -> None:
     kept = replace(given_arrays, counts=given_arrays.counts.copy(), lengths=given_arrays.lengths.copy())
     measure(given_arrays)
     assert (given_arrays.counts == kept.counts).all() and (given_arrays.lengths == kept.lengths).all()
+
+
+def test_what_an_assistant_said_is_nobodys_context() -> None:
+    told = arrays([[1], [0]])
+    assert column(measure(told), "words_near")[1] > 0
+    assert column(measure(replace(told, context=np.array([False, True]))), "words_near")[1] == 0
+
+
+def test_much_text_speaks_against_a_memory_and_little_text_too() -> None:
+    found = measure(arrays([[1], [1]], lengths=[5.0, 600.0]))
+    short, long = column(found, "short"), column(found, "long")
+    assert short[0] > short[1] and long[1] > long[0]
+    assert DEFAULT.signals["short"] < 0 and DEFAULT.signals["long"] < 0
