@@ -11,9 +11,10 @@ from sqlalchemy.engine import Connection
 
 from memline.contracts.errors import ServiceUnavailable
 from memline.contracts.index_object import Kind, ObjectKey
+from memline.ledger.meta import stored_embedder
 from memline.ledger.session import Ledger
 from memline.search.index.embedded import EmbeddedIndex
-from memline.search.index.port import Answer, IndexState, Nominee, Write
+from memline.search.index.port import Answer, IndexState, Nominee, Space, Write
 
 __all__ = ["FaultyIndex"]
 
@@ -28,7 +29,10 @@ class FaultyIndex:
         self._file = Path(os.environ["MEMLINE_TEST_INDEX_FAULT"])
         ledger = Ledger(os.environ["MEMLINE_LEDGER_URL"])
         store = Ledger(f"sqlite:///{Path(os.environ['MEMLINE_HOME']) / 'index.db'}")
-        self._index = EmbeddedIndex(store, ledger)
+        with ledger.read() as connection:
+            embedder = stored_embedder(connection)
+        assert embedder is not None, "the process that starts this index opens the ledger first"
+        self._index = EmbeddedIndex(store, ledger, space=Space(*embedder))  # the tables that the test looks into
         self._ledger = ledger
 
     @property
