@@ -8,8 +8,9 @@ conversation's owner; questions are those with evidence (LoCoMo: categories 1 to
 
 With --fit: a conditional logit over the candidates of each question (the evidence against the rest), penalties held negative and all
 else positive, by gradient descent on standardised signals; every question counts once, whatever set it is from. Then leave one
-conversation out: each is scored by weights fitted to all others, of both sets. `middle` and `slope` are such that of the evidence 1 in
-100 scores below 0.1, the default threshold, and half above 0.75. --captions adds what a shared picture shows to its turn's text.
+conversation out: each is scored by weights fitted to all others, of both sets. `middle` and `slope` are such that a memory that nothing
+speaks for scores 0.09, just below the default threshold, and half of the evidence above 0.8. --captions adds what a shared picture shows
+to its turn's text.
 
 FILE holds lines of {"query": …, "wanted": id or [ids], "filters": {…}}, as `memline calibrate` reads them, of memories in the ledger of
 HOME. A few questions can't weigh twenty signals, so that the weights stay near those in use, the nearer the fewer questions there are;
@@ -55,8 +56,8 @@ __all__ = ["Asked", "calibrated", "fit", "fit_near", "left_out", "load", "measur
 PENALTIES = frozenset({"other_actor", "assistant", "question", "short", "long", "superseded"})
 #: Signals that these data can't weigh: conversations hold hardly a code, and nothing in them is superseded.
 BY_HAND = frozenset({"code", "superseded", "entity"})
-#: Of the evidence, how much may score below which threshold, and its median score.
-HIDDEN, THRESHOLD, MEDIAN = 0.01, 0.1, 0.75
+#: What a memory scores that nothing speaks for (below 0.1, the default threshold), and the median of the evidence.
+NOTHING, MEDIAN, THRESHOLD = 0.09, 0.8, 0.1
 #: Questions that speak as loud as the weights in use, where there are few.
 NEAR = 20.0
 
@@ -163,12 +164,11 @@ def left_out(asked: Sequence[Asked], also: Sequence[Asked] = (), without: frozen
 
 
 def calibrated(asked: Sequence[Asked], row: Floats) -> Weights:
-    """*row* as weights, with the map to a score that `HIDDEN`, `THRESHOLD` and `MEDIAN` ask for."""
+    """*row* as weights, with the map to a score that `NOTHING` and `MEDIAN` ask for."""
     sums = np.concatenate([question.signals[question.wanted] @ row for question in asked])
-    low, half = np.quantile(sums, HIDDEN), np.quantile(sums, 0.5)
-    at_low, at_half = (float(np.log(score / (1 - score))) for score in (THRESHOLD, MEDIAN))
-    slope = (at_half - at_low) / max(float(half - low), 1e-6)
-    return Weights(MappingProxyType(dict(zip(SIGNALS, row.tolist(), strict=True))), float(low) - at_low / slope, slope)
+    at_nothing, at_half = (float(np.log(score / (1 - score))) for score in (NOTHING, MEDIAN))
+    slope = (at_half - at_nothing) / max(float(np.median(sums)), 1e-6)
+    return Weights(MappingProxyType(dict(zip(SIGNALS, row.tolist(), strict=True))), -at_nothing / slope, slope)
 
 
 def _mean(asked: Sequence[Asked], by_talk: Mapping[str, tuple[float, float]]) -> tuple[float, float]:

@@ -21,7 +21,8 @@ class Weights:
 
 #: Fitted by `bench/fit_weights.py` (conditional logit, penalties held negative, all else positive) to five conversations between two people
 #: and eight of a user with an assistant. Three are set by hand, since those hold hardly a code, and nothing in them is superseded: a memory
-#: that holds the code of a question is what was asked for. `middle` and `slope`: of what answers a question 1 in 100 scores below 0.1.
+#: that holds the code of a question is what was asked for. `middle` and `slope`: a memory that nothing speaks
+#: for scores 0.09, just below the default threshold, and half of what answers a question above 0.8.
 DEFAULT = Weights(
     MappingProxyType(
         {
@@ -46,6 +47,6 @@ DEFAULT = Weights(
             "superseded": -3.0,
         }
     ),
-    middle=4.3,
-    slope=0.43,
+    middle=4.9,
+    slope=0.47,
 )
