@@ -7,6 +7,7 @@ the index, which would otherwise nominate more and more that nobody may see.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -18,11 +19,12 @@ from memline.contracts.scope import Scope
 from memline.ledger.counters import count
 from memline.ledger.history import HistoryMode, write_history
 from memline.ledger.locks import lock_owners, lock_subjects
+from memline.ledger.memories import MemoryRow
 from memline.ledger.outbox import enqueue
 from memline.ledger.retire import drop_postings
 from memline.ledger.schema import memories, owners
 
-__all__ = ["REASON", "expire_due", "lock_scopes"]
+__all__ = ["REASON", "expire_due", "expire_memory", "lock_scopes"]
 
 #: The reason in the history of what went because its last day was over.
 REASON = "expired"
@@ -45,9 +47,14 @@ def expire_due(tx: Connection, *, now: datetime, limit: int, keep: HistoryMode =
     rows = tx.execute(
         sa.select(*(memories.c[name] for name in columns)).where(memories.c.no.in_([row.no for row in found]), due).order_by(memories.c.no)
     ).all()
-    _mark(tx, rows, now=now, keep=keep)
+    _mark(tx, rows, now=now, reason=REASON, keep=keep)
     count(tx, "memories_expired", len(rows))
     return len(found)
+
+
+def expire_memory(tx: Connection, row: MemoryRow, *, now: datetime, reason: str | None = None, keep: HistoryMode) -> None:
+    """Takes a live memory that is past its day out of the live ones, so that another may say the same. Its row and vector stay."""
+    _mark(tx, [replace(row, actor_id=None)], now=now, reason=reason, keep=keep)  # it made room: no actor of its own did that
 
 
 def lock_scopes(tx: Connection, rows: Sequence[Any]) -> None:
@@ -57,7 +64,7 @@ def lock_scopes(tx: Connection, rows: Sequence[Any]) -> None:
     lock_owners(tx, [scope.owner.key for scope in scopes])
 
 
-def _mark(tx: Connection, rows: Sequence[Any], *, now: datetime, keep: HistoryMode) -> None:
+def _mark(tx: Connection, rows: Sequence[Any], *, now: datetime, reason: str | None, keep: HistoryMode) -> None:
     nos = [row.no for row in rows]
     tx.execute(sa.update(memories).where(memories.c.no.in_(nos)).values(state="expired", version=memories.c.version + 1, updated_at=now))
     drop_postings(tx, nos)
@@ -83,7 +90,7 @@ def _mark(tx: Connection, rows: Sequence[Any], *, now: datetime, keep: HistoryMo
                 "job_id": None,
                 "actor_id": row.actor_id,
                 "role": row.role,
-                "reason": REASON,
+                "reason": reason,
                 "at": now,
             }
             for row in rows

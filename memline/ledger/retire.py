@@ -21,7 +21,7 @@ from memline.contracts.receipt import Event
 from memline.contracts.scope import Scope
 from memline.ledger.bounds import bounded
 from memline.ledger.changes import tell_retired
-from memline.ledger.history import HistoryMode, redact_history, write_history
+from memline.ledger.history import HistoryMode, redact_history
 from memline.ledger.locks import lock_owners, lock_subjects
 from memline.ledger.memories import MemoryRow, load_memory
 from memline.ledger.messages import forget_sources
@@ -41,7 +41,7 @@ from memline.ledger.schema import (
 )
 from memline.ledger.session import Ledger, insert
 
-__all__ = ["delete_memories", "delete_memory", "drop_postings", "drop_unnamed", "expire_memory", "retire"]
+__all__ = ["delete_memories", "delete_memory", "drop_postings", "drop_unnamed", "retire"]
 
 _CHUNK = 1000
 
@@ -135,18 +135,6 @@ def retire(
     if redact:
         gone |= {"md5": "", "content_hash": "", "digest": ""}
     return tx.execute(sa.update(memories).where(which).values(**gone, version=memories.c.version + 1, updated_at=now)).rowcount
-
-
-def expire_memory(tx: Connection, row: MemoryRow, *, now: datetime, reason: str | None = None, keep: HistoryMode) -> None:
-    """Takes a live memory that is past its day out of the live ones, so that another may say the same. Its row and vector stay."""
-    version = row.version + 1
-    tx.execute(sa.update(memories).where(memories.c.no == row.no).values(state="expired", version=version, updated_at=now))
-    tx.execute(sa.update(owners).where(owners.c.no == row.owner_no).values(live=owners.c.live - 1, length=owners.c.length - row.length))
-    drop_postings(tx, [row.no])
-    told = {"memory_id": row.id, "namespace": row.namespace, "version": version, "event": Event.EXPIRE.value, "old_text": row.text}
-    told |= {"new_text": None, "job_id": None, "actor_id": None, "role": row.role, "reason": reason, "at": now}
-    write_history(tx, [told], keep=keep)
-    enqueue(tx, "memory", {row.id: (row.namespace, version)}, now=now)
 
 
 def drop_postings(tx: Connection, nos: Sequence[int]) -> None:

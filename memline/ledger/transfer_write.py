@@ -19,11 +19,11 @@ from memline.contracts.ids import derived_id
 from memline.contracts.portable import PortableMemory
 from memline.ledger.changes import write_changes
 from memline.ledger.entities import Named, link_entities
+from memline.ledger.expire import expire_memory
 from memline.ledger.history import HistoryMode, write_history
 from memline.ledger.locks import lock_owners, lock_subjects
 from memline.ledger.memories import load_memories
 from memline.ledger.outbox import enqueue
-from memline.ledger.retire import expire_memory
 from memline.ledger.schema import history, memories, memory_links, owners, postings, vectors
 from memline.ledger.session import insert
 from memline.ledger.sightings import record_sightings

@@ -22,11 +22,12 @@ from memline.contracts.ids import digest_of
 from memline.contracts.receipt import Event
 from memline.contracts.scope import Scope
 from memline.ledger.entities import Named, known_names, link_entities
+from memline.ledger.expire import expire_memory
 from memline.ledger.history import HistoryMode, changes_between, write_history
 from memline.ledger.locks import lock_owners, lock_subjects
 from memline.ledger.memories import MemoryRow, load_memories, load_memory
 from memline.ledger.outbox import enqueue
-from memline.ledger.retire import drop_postings, drop_unnamed, expire_memory
+from memline.ledger.retire import drop_postings, drop_unnamed
 from memline.ledger.schema import entity_links, memories, next_vectors, owners, postings, vectors
 
 __all__ = ["Edit", "NewText", "lock_memory", "update_memory"]
