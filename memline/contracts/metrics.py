@@ -1,0 +1,69 @@
+"""Every metric of memline, declared once: name, help, labels with the values they may have, buckets.
+
+A room says what happened with `METRIC.add(…)`, `METRIC.observe(…)` or `METRIC.set(…)`; nothing is kept until a process installs a sink
+(`use`), so importing this costs no package. Labels never carry an id or a text. Names follow Prometheus: base units, `_total` for counts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+__all__ = ["Counter", "Gauge", "Histogram", "Metric", "Sink", "use"]
+
+
+class Sink(Protocol):
+    """Keeps what is said. Thread-safe; raises nothing."""
+
+    def add(self, metric: Counter, by: float, labels: tuple[str, ...]) -> None: ...
+
+    def observe(self, metric: Histogram, value: float, labels: tuple[str, ...]) -> None: ...
+
+    def set(self, metric: Gauge, value: float, labels: tuple[str, ...]) -> None: ...
+
+
+_sink: Sink | None = None
+
+
+def use(sink: Sink | None) -> None:
+    """Installs what keeps the metrics of this process; None: nothing is kept."""
+    global _sink
+    _sink = sink
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """What is counted. `labels`: each label's name with every value it may have; empty: values come from the settings (a model's name)."""
+
+    name: str
+    help: str
+    labels: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Counter(Metric):
+    """Only grows."""
+
+    def add(self, by: float = 1, **labels: str) -> None:
+        if _sink is not None:
+            _sink.add(self, by, tuple(labels[name] for name in self.labels))
+
+
+@dataclass(frozen=True, slots=True)
+class Gauge(Metric):
+    """Goes up and down."""
+
+    def set(self, value: float, **labels: str) -> None:
+        if _sink is not None:
+            _sink.set(self, value, tuple(labels[name] for name in self.labels))
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram(Metric):
+    """How values spread over `buckets` (upper bounds)."""
+
+    buckets: tuple[float, ...] = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
+
+    def observe(self, value: float, **labels: str) -> None:
+        if _sink is not None:
+            _sink.observe(self, value, tuple(labels[name] for name in self.labels))
