@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Iterator
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,9 @@ import pytest
 
 from memline.compose import House
 from memline.errors import ConfigurationError, ServiceUnavailable
+from memline.ledger.memories import index_objects
+from memline.outbox.verify import verify
+from memline.search.index.port import Write
 from memline.search.index.weaviate import WeaviateIndex
 from memline.settings import load_settings
 from tests.integration.path.stacks import Stack, engine_stack
@@ -71,11 +75,6 @@ def test_a_reconcile_makes_a_weaviate_that_lost_and_kept_too_much_equal_again(st
     index = house.index
     states = list(index.walk("memory", "default", vectors=True))
     assert len(states) == 4
-    from dataclasses import replace
-
-    from memline.ledger.memories import index_objects
-    from memline.search.index.port import Write
-
     with house.ledger.read() as connection:
         objects = index_objects(connection, [state.key for state in states])
     lost, changed, same, _ = (objects[state.key] for state in states)
@@ -92,6 +91,24 @@ def test_a_reconcile_makes_a_weaviate_that_lost_and_kept_too_much_equal_again(st
     again = house.reconciler.run(deep=True)
     assert (again.complete, again.repaired) == (True, 0)
     assert list(index.walk("memory", "default", vectors=True)) == states
+    house.close(0)
+
+
+def test_an_erased_user_leaves_no_object_in_weaviate_and_the_others_stay(stack: Stack) -> None:
+    with stack.memory() as memory:
+        memory.add("I live in Munich. My dog Poppy is a beagle.", **MEI, wait=True)
+        memory.add("My dog Poppy is a poodle.", user_id="ann", wait=True)
+        certificate = memory.erase(**MEI)
+        assert certificate["proof"]["sound"]
+        assert memory.search("Poppy", filters=MEI)["results"] == []
+        assert texts(memory.search("Poppy", filters={"user_id": "ann"}))
+    house = house_of(stack)
+    left = [state for kind in ("memory", "entity") for state in house.index.walk(kind, "default")]
+    assert left
+    with house.ledger.read() as connection:
+        objects = index_objects(connection, [state.key for state in left if state.key.kind == "memory"])
+    assert {found.user_id for found in objects.values()} == {"ann"}
+    assert verify(house.ledger, house.index, deep=True).to_json() == {"sound": True, "findings": [], "lag": 0}
     house.close(0)
 
 
