@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, cast
 from memline.contracts.clock import Clock, SystemClock
 from memline.contracts.errors import ConfigurationError, EvictingRedis, MemlineError, ServiceUnavailable
 from memline.contracts.ids import IdSource, TimeOrderedIds
+from memline.observing import observe
+from memline.producer.policy import read_policy
 from memline.settings import Settings, sqlite_url
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from memline.workers.engine import Engine
     from memline.workers.expirer import Expirer
     from memline.workers.pruner import Pruner
+    from memline.workers.pulse import Pulse
     from memline.workers.reconcile_loop import ReconcileTurns
 
 __all__ = ["House"]
@@ -65,10 +68,13 @@ class House:
         reranker: Reranker | None = None,
         clock: Clock | None = None,
         ids: IdSource | None = None,
+        write_policy: object = None,
         claims: bool = True,
     ) -> None:
-        """*claims* False: the ledger is opened although it has another embedder, by who moves it."""
+        """*write_policy*: in place of the setting. *claims* False: the ledger is opened although it has another embedder."""
         self.settings = settings
+        observe(settings, role="application")  # a worker has installed its own before
+        self.write_policy = read_policy(settings.write_policy if write_policy is None else write_policy)
         self._claims = claims
         self.clock: Clock = clock or SystemClock()
         self.ids: IdSource = ids or TimeOrderedIds(self.clock)
@@ -110,6 +116,7 @@ class House:
             prefix=self.settings.redis_prefix,
             max_turn=self.settings.max_turn,
             vision=self.settings.vision_model is not None,
+            policy=self.write_policy,
         )
         try:
             warning = producer.stream.check_policy()
@@ -420,6 +427,20 @@ class House:
             self.reconciler, self.ledger, self.clock, self.ids.new(), every=settings.reconcile_every, budget=settings.reconcile_budget
         )
 
+    def pulse(self) -> Pulse:
+        """A new one, for a process that is about to run loops: its heartbeats in the ledger."""
+        import os
+        import socket
+
+        from memline import __version__
+        from memline.ledger.heartbeats import Process
+        from memline.workers.pulse import Pulse
+
+        host, pid = socket.gethostname(), os.getpid()
+        name = f"{host}-{pid}-{self.ids.new()[-6:]}"
+        process = Process(name, host, pid, __version__, self.clock.now())
+        return Pulse(self.ledger, self.clock, process, every=self.settings.heartbeat_every)
+
     @property
     def expirer(self) -> Expirer:
         return cast("Expirer", self._once("_expirer", self._build_expirer))
@@ -510,7 +531,7 @@ class House:
         from memline.workers.engine import Engine
 
         def started() -> Engine:
-            engine = Engine(self.parts, self.relay, self.pruner, self.reconcile_turns(), self.expirer)
+            engine = Engine(self.parts, self.relay, self.pruner, self.reconcile_turns(), self.expirer, self.pulse())
             engine.start()
             return engine
 

@@ -31,6 +31,7 @@ class Memory(Writes, Reads):
     folder, an engine thread, a local embedder, an extractor by rules. Safe for threads. Close it, or use it in a `with` block.
 
     *embedder*, *chat_model*, *extractor*, *index* and *reranker* take an object in place of what the settings name.
+    *write_policy* stands in place of MEMLINE_WRITE_POLICY: what of a text is kept, masked or refused (`docs/write-policy.md`).
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class Memory(Writes, Reads):
         extractor: Extractor | None = None,
         index: Index | None = None,
         reranker: Reranker | None = None,
+        write_policy: Mapping[str, Any] | str | None = None,
         **unknown: object,
     ) -> None:
         refuse_unknown("Memory", unknown)
@@ -50,7 +52,15 @@ class Memory(Writes, Reads):
             raise InvalidInput(f"settings must be a memline.Settings, not {type(settings).__name__}.")
         loaded = settings or load_settings()
         self.namespace = check_namespace(loaded.namespace if namespace is None else namespace)
-        self._house = House(loaded, embedder=embedder, chat_model=chat_model, extractor=extractor, index=index, reranker=reranker)
+        self._house = House(
+            loaded,
+            embedder=embedder,
+            chat_model=chat_model,
+            extractor=extractor,
+            index=index,
+            reranker=reranker,
+            write_policy=write_policy,
+        )
         self._open = Lifetime(self._house)
         if self._house.uses_redis:
             _ = self._house.producer  # a Redis that evicts is refused here, not at the first turn it loses
@@ -59,9 +69,9 @@ class Memory(Writes, Reads):
     def from_config(cls, config_dict: Mapping[str, Any], *, namespace: str | None = None, **parts: Any) -> Memory:
         """A `Memory` from mem0's configuration; `docs/from-mem0.md` has the keys. What it does not name comes from MEMLINE_*.
 
-        *parts* as in `Memory(…)`: embedder, chat_model, extractor, index, reranker. `custom_instructions` become the prompt of each `add`
-        that extracts facts and has no prompt of its own. Keys without an effect here are told in a UserWarning. Raises InvalidInput
-        that names every key which can't be taken and what to do; nothing was opened then.
+        *parts* as in `Memory(…)`: embedder, chat_model, extractor, index, reranker, write_policy. `custom_instructions` become the
+        prompt of each `add` that extracts facts and has no prompt of its own. Keys without an effect here are told in a UserWarning.
+        Raises InvalidInput that names every key which can't be taken and what to do; nothing was opened then.
         """
         import warnings
 

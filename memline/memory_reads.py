@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from memline.contracts import incidents, tracing
+from memline.contracts.about import about
 from memline.contracts.errors import InvalidInput, UnknownOption
 from memline.contracts.options import check_flag, check_handle
 from memline.contracts.within import check_within
@@ -65,20 +67,22 @@ class Reads(Handle):
         check_flag("rerank", rerank)
         check_flag("show_expired", show_expired)
         check_flag("include_superseded", include_superseded)
-        found = self._house.searcher.search(
-            self.namespace,
-            query,
-            parse_within(filters, check_within(within)),
-            top_k=top_k,
-            threshold=threshold,
-            explain=explain,
-            show_expired=show_expired,
-            include_superseded=include_superseded,
-            as_of=as_of,
-            rerank=rerank,
-            rerank_k=rerank_k,
-            max_tokens=max_tokens,
-        )
+        with about(namespace=self.namespace), incidents.watched("search"), tracing.span("memline search", namespace=self.namespace):
+            found = self._house.searcher.search(
+                self.namespace,
+                query,
+                parse_within(filters, check_within(within)),
+                top_k=top_k,
+                threshold=threshold,
+                explain=explain,
+                show_expired=show_expired,
+                include_superseded=include_superseded,
+                as_of=as_of,
+                rerank=rerank,
+                rerank_k=rerank_k,
+                max_tokens=max_tokens,
+            )
+            tracing.note(results=len(found.results), missing=",".join(found.missing))
         results = []
         for hit in found.results:
             item = memory_item(hit.row, score=hit.score)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
+from memline.contracts import metrics, tracing
 from memline.contracts.errors import IdempotencyConflict, InvalidInput
 from memline.contracts.options import check_flag, check_handle, check_remark, check_timeout, check_version
 from memline.contracts.receipt import ReceiptState, Status
@@ -13,6 +14,9 @@ from memline.contracts.within import check_within, refuse_outside
 from memline.memory_handle import refuse_unknown
 from memline.memory_turns import Turns
 from memline.receipt import Receipt
+
+if TYPE_CHECKING:
+    from memline.producer.policy import Screen
 
 __all__ = ["Writes"]
 
@@ -55,7 +59,8 @@ class Writes(Turns):
         until its memories are searchable, at most *timeout* seconds, and returns `{"results": [{"id", "memory", "event"}]}`.
         *within*: the ids given must be all of those, the same, and may be more.
 
-        Raises InvalidInput (nothing was changed), IdempotencyConflict where it is known at once, JobFailed and WaitTimeout when
+        What the write policy masks (`docs/write-policy.md`) is gone before anything else sees the turn. Raises InvalidInput (PolicyRefused
+        for what the policy refuses; nothing was changed), IdempotencyConflict where it is known at once, JobFailed and WaitTimeout when
         waiting.
         """
         refuse_unknown("add", unknown)
@@ -78,13 +83,15 @@ class Writes(Turns):
             "timestamp": timestamp,
             "idempotency_key": idempotency_key,
         }
-        if self._house.uses_redis:
-            turn, status = self._house.producer.hand_over(scope, messages, **options)
-            receipt = Receipt(ReceiptState(turn.id, status), self._look)
-            if ack == "accepted":
-                receipt.wait_accepted(timeout)
-        else:
-            receipt = self._accept(scope, messages, options)
+        with tracing.span("memline add", namespace=self.namespace):
+            if self._house.uses_redis:
+                turn, status = self._house.producer.hand_over(scope, messages, **options)
+                receipt = Receipt(ReceiptState(turn.id, status, masked=turn.masked), self._look)
+            else:
+                receipt = self._accept(scope, messages, options)
+            tracing.note(job=receipt.id, status=receipt.seen.status.value)
+        if ack == "accepted" and self._house.uses_redis:
+            receipt.wait_accepted(timeout)
         return {"results": receipt.wait(timeout).results} if wait else receipt
 
     def _accept(self, scope: Scope, messages: object, options: dict[str, Any]) -> Receipt:
@@ -94,7 +101,8 @@ class Writes(Turns):
 
         house = self._house
         sees = house.settings.vision_model is not None
-        turn = build_turn(scope, messages, ids=house.ids, clock=house.clock, max_turn=house.settings.max_turn, vision=sees, **options)
+        most, policy = house.settings.max_turn, house.write_policy
+        turn = build_turn(scope, messages, ids=house.ids, clock=house.clock, max_turn=most, vision=sees, policy=policy, **options)
         with house.ledger.write() as tx:
             (accepted,) = accept_turns(tx, [turn], now=house.clock.now(), order_wait=house.settings.order_wait)
         if accepted.outcome is Outcome.CONFLICT:
@@ -102,8 +110,22 @@ class Writes(Turns):
                 f"The idempotency key was used before in this scope, by turn {accepted.job_id}, for another content: "
                 "the first one stands. Use a new key, or send the same content."
             )
+        metrics.HANDED_OVER.add(1, receipt=Status.ACCEPTED.value)
         house.engine.wake()
-        return Receipt(ReceiptState(accepted.job_id, Status.ACCEPTED), self._look)
+        return Receipt(ReceiptState(accepted.job_id, Status.ACCEPTED, masked=turn.masked), self._look)
+
+    def _screen(self) -> Screen:
+        """The write policy of this namespace, for one call."""
+        from memline.producer.policy import Screen
+
+        return Screen(self._house.write_policy.actions(self.namespace))
+
+    def _count_masked(self, screen: Screen) -> None:
+        if screen.hits:
+            from memline.ledger.counters import count_masked
+
+            with self._house.ledger.write() as tx:
+                count_masked(tx, screen.report())
 
     def update(
         self,
@@ -128,7 +150,7 @@ class Writes(Turns):
         one is back when its new date allows it.
 
         Raises MemoryNotFound, VersionConflict (with both numbers), DuplicateMemory (with the id of the live memory of the scope that says
-        the same), InvalidInput, and what the embedder raises; nothing was changed then.
+        the same), InvalidInput (PolicyRefused among it), and what the embedder raises; nothing was changed then.
         """
         from memline.contracts.turn import check_expiration, check_metadata
         from memline.pipeline.edit import UNCHANGED, Change, check_new_text, edit_memory
@@ -141,15 +163,17 @@ class Writes(Turns):
         given = text if text is not None else data
         if given is None and metadata is None and expiration_date is _UNCHANGED:
             raise InvalidInput("update needs something to change: text, metadata or expiration_date.")
+        screen = self._screen()
         change = Change(
-            text=None if given is None else check_new_text(given, max_bytes=self._house.settings.max_turn),
-            metadata=None if metadata is None else check_metadata(metadata),
+            text=None if given is None else screen.text("text", check_new_text(given, max_bytes=self._house.settings.max_turn)),
+            metadata=None if metadata is None else screen.metadata(check_metadata(metadata)),
             expires_on=UNCHANGED if expiration_date is _UNCHANGED else check_expiration(expiration_date),
             if_version=check_version(if_version),
             actor=check_remark("actor", actor),
-            reason=check_remark("reason", reason),
+            reason=screen.optional("reason", check_remark("reason", reason)),
         )
         version = edit_memory(self._house.parts, self.namespace, checked, change, within=bound)
+        self._count_masked(screen)
         self._wake()
         return {"message": "Memory updated successfully!", "id": checked, "version": version}
 
@@ -181,7 +205,7 @@ class Writes(Turns):
             now=self._house.clock.now(),
             redact=check_flag("redact", redact),
             actor=check_remark("actor", actor),
-            reason=check_remark("reason", reason),
+            reason=self._screen().optional("reason", check_remark("reason", reason)),
             keep=HistoryMode(self._house.settings.history),
             within=check_within(within),
         )
@@ -219,7 +243,7 @@ class Writes(Turns):
         options: dict[str, Any] = {
             "redact": check_flag("redact", redact),
             "actor": check_remark("actor", actor),
-            "reason": check_remark("reason", reason),
+            "reason": self._screen().optional("reason", check_remark("reason", reason)),
             "keep": HistoryMode(self._house.settings.history),
         }
         done = delete_all(self._house.ledger, scope, now=self._house.clock.now(), place=self._place(), **options)

@@ -17,6 +17,7 @@ __all__ = ["Settings", "load_settings", "sqlite_url"]
 _Seconds = Annotated[float, Field(gt=0, le=31_536_000, allow_inf_nan=False)]
 _SecondsOrNone = Annotated[float, Field(ge=0, le=31_536_000, allow_inf_nan=False)]
 _Days = Annotated[float, Field(gt=0, le=36_500, allow_inf_nan=False)]
+_Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 _WholeDays = Annotated[int, Field(ge=0, le=36_500)]
 
 
@@ -80,6 +81,11 @@ class Settings(BaseSettings):
     rerank_api_key: SecretStr | None = Field(None, description="Its key.")
 
     max_turn: int = Field(1024 * 1024, ge=1024, description="Most bytes of text in a turn.")
+    write_policy: str | None = Field(
+        None,
+        description="What of a text is kept, masked or refused: api_key=mask,card=refuse, or a JSON object by namespace "
+        "(docs/write-policy.md).",
+    )
     order_wait: _Seconds = Field(30.0, description="How long a turn waits for an earlier one of its producer.")
     clock_margin: _SecondsOrNone = Field(
         60.0, description="How long after a deletion, by the producer's clock, a spooled turn counts as handed over before it."
@@ -102,6 +108,9 @@ class Settings(BaseSettings):
     )
     reconcile_every: _SecondsOrNone = Field(900.0, description="How often the index is compared with the ledger and repaired. 0: never.")
     reconcile_budget: _Seconds = Field(60.0, description="How long one such turn takes at most; the next one goes on where it stopped.")
+    heartbeat_every: Annotated[float, Field(ge=1, le=3600)] = Field(
+        10.0, description="How often a process says in the ledger that it works. One that misses three is taken for dead."
+    )
     prune_every: _Seconds = Field(300.0, description="How often what is over age, and what has expired, is removed from the ledger.")
     keep_payloads: _Days = Field(
         7.0,
@@ -116,6 +125,36 @@ class Settings(BaseSettings):
     )
     keep_jobs: _Days = Field(90.0, description="Days that a receipt is answered; one that a memory came from is answered longer.")
     keep_changes: _Days = Field(30.0, description="Days that the feed of changes reaches back.")
+    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="What a worker logs. Never the text of a message.")
+    log_format: Literal["text", "json"] = Field("text", description="How a worker logs: one line an event, to read or as JSON.")
+    sentry_dsn: SecretStr | None = Field(
+        None, description="Where a worker tells Sentry of failed jobs, errors and its loops (`memline[observe]`). Unset: nowhere."
+    )
+    sentry_environment: str = Field("production", description="The environment that Sentry is told.")
+    sentry_traces: _Share = Field(0.0, description="Share of a worker's tasks whose times Sentry is told, 0 to 1.")
+    tracing: Literal["off", "on"] = Field(
+        "off", description="on: spans go to the OpenTelemetry provider that the application has set up; or MEMLINE_OTLP_ENDPOINT."
+    )
+    otlp_endpoint: str | None = Field(
+        None,
+        description="http[s]://host:port of an OpenTelemetry collector that spans go to, by OTLP over HTTP (`memline[observe]`). "
+        "Unset: nowhere.",
+    )
+    traces_rate: _Share = Field(
+        1.0, description="Share of turns and searches that are traced, 0 to 1; inside a trace of the application's, that one decides."
+    )
+    flower_user: str = Field("memline", description="Who may open Flower's pages.")
+    flower_password: SecretStr | None = Field(None, description="Password of Flower's pages; unset: one is drawn at each start and told.")
+    stop_within: _Seconds = Field(
+        25.0, description="How long a worker that is told to stop goes on with what it has begun; then it hands it back and ends."
+    )
+    metrics_port: Annotated[int, Field(ge=1, le=65535)] | None = Field(
+        None, description="Port at which a worker serves what it and its child processes count. Unset: `memline metrics` shows it."
+    )
+    metrics_host: str = Field("127.0.0.1", description="Address of that port.")
+    metrics_dir: Path | None = Field(
+        None, description="Folder where processes of this machine keep their counts; by default metrics in the home folder."
+    )
     exit_drain: _SecondsOrNone = Field(5.0, description="How long a process that ends goes on with what it accepted.")
 
     def home_folder(self) -> Path:

@@ -94,5 +94,5 @@ class Worker:
     def _read(self, stream: IO[str], up: threading.Event) -> None:
         for line in stream:
             self.output.append(line)
-            if line.startswith("worker:"):
+            if line.startswith("worker:") or '"event": "worker:' in line:  # for people, or as JSON
                 up.set()

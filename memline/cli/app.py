@@ -15,11 +15,14 @@ from memline.cli import (
     doctor,
     erase,
     export,
+    flower,
+    health,
     importing,
     index,
     jobs,
     listing,
     memories,
+    metrics,
     migrate,
     namespaces,
     purge,
@@ -92,8 +95,11 @@ app.command("import", rich_help_panel=_USE)(importing.import_file)
 app.command("export", rich_help_panel=_USE)(export.export)
 app.command("receipt", rich_help_panel=_USE)(turns.receipt)
 
+app.command("health", rich_help_panel=_RUN)(health.health)
 app.add_typer(jobs.app, name="jobs", rich_help_panel=_RUN)
 app.command("worker", rich_help_panel=_RUN)(worker.worker)
+app.command("flower", rich_help_panel=_RUN)(flower.flower)
+app.command("metrics", rich_help_panel=_RUN)(metrics.metrics)
 app.add_typer(spool.app, name="spool", rich_help_panel=_RUN)
 app.command("verify", rich_help_panel=_RUN)(verify.verify)
 app.command("reconcile", rich_help_panel=_RUN)(reconcile.reconcile)

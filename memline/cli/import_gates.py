@@ -82,6 +82,7 @@ class _StreamGate:
             expiration_date=turn.expires_on,
             timestamp=turn.occurred_at,
             idempotency_key=turn.idempotency_key,
+            masked=turn.masked,
         )
         return handed.id
 

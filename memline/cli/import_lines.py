@@ -14,6 +14,7 @@ from memline.contracts.ids import IdSource, digest_of
 from memline.contracts.scope import ID_KEYS, Scope
 from memline.contracts.turn import Turn
 from memline.producer.build import build_turn
+from memline.producer.policy import WritePolicy
 
 __all__ = ["FIELDS", "BadLine", "LineReader", "Numbered", "object_in"]
 
@@ -43,6 +44,7 @@ class LineReader:
     """Reads lines one after the other; not safe for threads.
 
     *ids*: scope ids for lines that name none of that kind. *ignore*: fields to pass over. *max_turn* in bytes.
+    What *policy* refuses is a bad line; keys are made of what it leaves.
     A line without a key of its own gets one from its content and from how many equal lines came before it, so the order of other
     lines, the file's name and its length mean nothing to it.
     """
@@ -57,6 +59,7 @@ class LineReader:
         id_source: IdSource,
         clock: Clock,
         ignore: Collection[str] = (),
+        policy: WritePolicy | None = None,
     ) -> None:
         self._namespace = namespace
         self._ids = dict(ids)
@@ -65,6 +68,7 @@ class LineReader:
         self._id_source = id_source
         self._clock = clock
         self._ignore = frozenset(ignore)
+        self._policy = policy
         self._seen: Counter[str] = Counter()
 
     def read(self, lines: Iterable[bytes]) -> Iterator[Numbered | BadLine]:
@@ -97,6 +101,7 @@ class LineReader:
             timestamp=line.get("timestamp"),
             idempotency_key=line.get("key"),
             max_turn=self._max_turn,
+            policy=self._policy,
         )
         return turn if turn.idempotency_key is not None else replace(turn, idempotency_key=self._derived_key(turn))
 

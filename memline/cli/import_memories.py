@@ -8,9 +8,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from memline.contracts.errors import PolicyRefused
 from memline.contracts.portable import PortableMemory
 from memline.ledger.transfer_decide import Decision, Fate
 from memline.pipeline.transfer import Importer
+from memline.producer.policy import Screen, WritePolicy
+from memline.producer.policy.portable import screened
 
 __all__ = ["BadPlace", "Found", "MemoryRun", "MemoryTally"]
 
@@ -51,6 +54,8 @@ class MemoryTally:
     embedded: int = 0
     vectors_used: int = 0
     seconds: float = 0.0
+    #: What the write policy masked, by kind.
+    masked: Counter[str] = field(default_factory=Counter)
     trouble: list[str] = field(default_factory=list)
 
     @property
@@ -76,6 +81,7 @@ class MemoryTally:
             "links_dropped": self.links_dropped,
             "embedded": self.embedded,
             "vectors_used": self.vectors_used,
+            "masked": dict(sorted(self.masked.items())),
             "seconds": round(self.seconds, 3),
             "trouble": self.trouble,
         }
@@ -84,18 +90,21 @@ class MemoryTally:
 class MemoryRun:
     """One import. *told* hears of progress."""
 
-    def __init__(self, importer: Importer, *, skip_bad: bool, told: Callable[[MemoryTally], None]) -> None:
+    def __init__(
+        self, importer: Importer, *, skip_bad: bool, told: Callable[[MemoryTally], None], policy: WritePolicy | None = None
+    ) -> None:
         self.tally = MemoryTally()
         self._importer = importer
         self._skip_bad = skip_bad
         self._told = told
+        self._policy = policy or WritePolicy()
         self._began = time.monotonic()
 
     def take(self, found: Iterable[Found | BadPlace]) -> BadPlace | None:
         """Stores everything, or what comes before the first thing that is wrong, which it returns."""
         waiting: list[Found] = []
         size = 0
-        for each in found:
+        for each in map(self._screened, found):
             if isinstance(each, BadPlace):
                 if not self._skip_bad:
                     self._give(waiting)
@@ -110,6 +119,18 @@ class MemoryRun:
                 waiting, size = [], 0
         self._give(waiting)
         return None
+
+    def _screened(self, each: Found | BadPlace) -> Found | BadPlace:
+        """What the write policy leaves of a memory, or why it does not let it in."""
+        if isinstance(each, BadPlace):
+            return each
+        screen = Screen(self._policy.actions(each.memory.scope.namespace))
+        try:
+            memory = screened(screen, each.memory)
+        except PolicyRefused as error:
+            return BadPlace(each.place, str(error))
+        self.tally.masked.update(screen.report())
+        return Found(each.place, memory)
 
     def _give(self, found: list[Found]) -> None:
         if not found:

@@ -146,6 +146,7 @@ def _reader(opened: OpenHouse, ids: dict[str, str], *, infer: bool, ignore: list
         id_source=house.ids,
         clock=house.clock,
         ignore=ignore,
+        policy=house.write_policy,
     )
 
 

@@ -89,7 +89,8 @@ def _run(opened: OpenHouse, file: str, found: Iterable[Found | BadPlace], how: H
         def told(tally: MemoryTally) -> None:
             progress.show(tally.memories, f"{tally.memories / max(tally.seconds, 0.001):.0f} memories/s")
 
-        run = MemoryRun(Importer(opened.house.parts, restore_deleted=how.restore_deleted, dated=dated), skip_bad=how.skip_bad, told=told)
+        importer = Importer(opened.house.parts, restore_deleted=how.restore_deleted, dated=dated)
+        run = MemoryRun(importer, skip_bad=how.skip_bad, told=told, policy=opened.house.write_policy)
         try:
             wrong = run.take(found)
         except KeyboardInterrupt:
@@ -110,6 +111,11 @@ def _end(opened: OpenHouse, file: str, run: MemoryRun, how: How, extra: Mapping[
     if how.wait:
         opened.house.relay.drain()
     tally = run.tally
+    if tally.masked:
+        from memline.ledger.counters import count_masked
+
+        with opened.house.ledger.write() as tx:
+            count_masked(tx, tally.masked)
     document = {"file": file, **tally.document(), **extra}
     if how.as_json:
         print_json(document)

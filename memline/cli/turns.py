@@ -87,6 +87,7 @@ def receipt_document(state: ReceiptState) -> dict[str, Any]:
         "same_as": state.same_as,
         "stage": state.stage,
         "finished": state.finished,
+        "masked": dict(state.masked),
     }
 
 
@@ -98,6 +99,9 @@ def _show(state: ReceiptState, as_json: bool) -> None:
     console.print(text("turn ", "dim") + text(state.id) + text("  ") + text(state.status.value, "bold"))
     if state.same_as is not None:
         console.print(text(f"Handed over before, as {state.same_as}.", "dim"))
+    if state.masked:
+        told = ", ".join(f"{number} × {kind.replace('_', ' ')}" for kind, number in state.masked.items())
+        console.print(text(f"The write policy masked {told}.", "dim"))
     if state.reason:
         console.print(text(state.reason, "yellow"))
     if state.results:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import os
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,10 +15,12 @@ from memline.cli.chosen import chosen
 from memline.cli.houses import open_house
 from memline.cli.screen import note
 from memline.contracts.errors import ConfigurationError
+from memline.observing import observe
 
 if TYPE_CHECKING:
     from memline.compose import House
     from memline.ledger.jobs import Stage
+    from memline.settings import Settings
     from memline.workers.worker import Roles
 
 __all__ = ["parse_stages", "worker"]
@@ -47,22 +51,55 @@ def worker(
     stages: Annotated[str, typer.Option(metavar="LIST", help="all, none, or some of extract,embed,dedup,persist,link,save.")] = "all",
     concurrency: Annotated[int, typer.Option("--concurrency", "-c", min=1, help="How many batches at a time.")] = 4,
     pool: Annotated[Pool, typer.Option(help="How they run beside each other.")] = Pool.THREADS,
-    log_level: Annotated[LogLevel, typer.Option(help="What is logged.", case_sensitive=False)] = LogLevel.WARNING,
+    log_level: Annotated[LogLevel | None, typer.Option(help="Instead of MEMLINE_LOG_LEVEL.", case_sensitive=False)] = None,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=65535, metavar="PORT", help="Serve what this worker counts at /metrics; MEMLINE_METRICS_PORT.", show_default=False
+        ),
+    ] = None,
 ) -> None:
-    """Work until Ctrl-C or SIGTERM; what a stage has begun is finished first."""
+    """Work until Ctrl-C or SIGTERM; what a stage has begun is finished first, or handed back within MEMLINE_STOP_WITHIN."""
     from memline.workers.worker import Roles
 
     roles = Roles(accept, relay, sweep, parse_stages(stages), concurrency, pool.value)
     if not (accept or relay or sweep or roles.stages):
         raise typer.BadParameter("nothing is left to do: allow at least one of accept, relay, sweep and a stage.")
-    with closing(open_house(chosen(context))) as opened:
-        _work(opened.house, roles, log_level)
-    note(f"worker: stopped; pid {os.getpid()}")
+    options = chosen(context)
+    settings = options.settings(**({} if metrics_port is None else {"metrics_port": metrics_port}))
+    level = settings.log_level if log_level is None else log_level.value
+    observe(settings, role="worker", log_level=level)
+    with _served(settings), closing(open_house(options)) as opened:
+        _work(opened.house, roles, level)
+    _say(settings, f"worker: stopped; pid {os.getpid()}")
 
 
-def _work(house: House, roles: Roles, log_level: LogLevel) -> None:
-    import logging
+@contextmanager
+def _served(settings: Settings) -> Iterator[None]:
+    """What this worker counts, at MEMLINE_METRICS_PORT, where it is set."""
+    if (port := settings.metrics_port) is None:
+        yield
+        return
+    from memline.exporting import counted_page
+    from memline.telemetry.metrics_server import MetricsServer
 
+    server = MetricsServer(lambda: counted_page(settings, port), host=settings.metrics_host, port=port)
+    _say(settings, f"metrics: http://{settings.metrics_host}:{port}/metrics")
+    try:
+        yield
+    finally:
+        server.close()
+
+
+def _say(settings: Settings, line: str) -> None:
+    """A line on stderr, for people; where programs read it, one of the log."""
+    if settings.log_format == "json":
+        logging.getLogger("memline.worker").info("%s", line)
+    else:
+        note(line)
+
+
+def _work(house: House, roles: Roles, log_level: str) -> None:
     from memline.workers.worker import run_worker
 
     settings = house.settings
@@ -70,12 +107,10 @@ def _work(house: House, roles: Roles, log_level: LogLevel) -> None:
         raise ConfigurationError(
             "A worker needs MEMLINE_REDIS_URL, which is not set: without Redis every process runs its own engine and needs no worker."
         )
-    logging.basicConfig(level=log_level.value.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     warning = house.stream.check_policy()
     if warning:
-        note(warning)
+        _say(settings, warning)
     parts, relay = house.parts, house.relay
-    _when_up(roles)
     run_worker(
         parts,
         relay,
@@ -86,7 +121,10 @@ def _work(house: House, roles: Roles, log_level: LogLevel) -> None:
         pruner=house.pruner,
         expirer=house.expirer,
         reconcile=house.reconcile_turns(),
-        log_level=log_level.value.upper(),
+        pulse=house.pulse(),
+        log_level=log_level.upper(),
+        stop_within=settings.stop_within,
+        up=_when_up(settings, roles),
     )
 
 
@@ -106,17 +144,17 @@ def parse_stages(listed: str) -> tuple[Stage, ...]:
     return tuple(stage for stage in STAGES if stage.value in names)
 
 
-def _when_up(roles: Roles) -> None:
-    """One line on stderr: at once where no stage is served, else when Celery listens."""
+def _when_up(settings: Settings, roles: Roles) -> Callable[[], None]:
+    """Says in one line on stderr that the worker is up: when it is called, or, where a stage is served, when Celery listens."""
     parts = [name for name in ("accept", "relay", "sweep") if getattr(roles, name)]
     parts.append("stages " + (",".join(stage.value for stage in roles.stages) or "none"))
     line = f"worker: {', '.join(parts)}; pid {os.getpid()}"
-    if not roles.stages:
-        note(line)
-        return
-    from celery.signals import worker_ready
 
     def say(**_told: object) -> None:
-        note(line)
+        _say(settings, line)
 
-    worker_ready.connect(say, weak=False)
+    if roles.stages:
+        from celery.signals import worker_ready
+
+        worker_ready.connect(say, weak=False)
+    return say

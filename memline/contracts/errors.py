@@ -7,6 +7,7 @@
     │   ├── InvalidMessage
     │   ├── TurnTooLarge
     │   ├── InvalidDate
+    │   ├── PolicyRefused              the write policy does not let this text in
     │   ├── InvalidFilter
     │   ├── InvalidCursor
     │   │   └── StaleCursor            the feed of changes does not reach back so far
@@ -44,7 +45,7 @@ Text of a message or memory is never part of an error: of a text only its path, 
 from __future__ import annotations
 
 import inspect
-from typing import Any
+from typing import Any, Literal
 
 __all__ = [
     "Closed",
@@ -67,6 +68,7 @@ __all__ = [
     "MissingPackage",
     "NotFound",
     "NotSupportedYet",
+    "PolicyRefused",
     "ProviderError",
     "ProviderRefused",
     "ProviderUnavailable",
@@ -115,6 +117,14 @@ class TurnTooLarge(InvalidInput):
 
 class InvalidDate(InvalidInput):
     """Dates are given as YYYY-MM-DD, a date, a datetime, or an ISO-8601 time."""
+
+
+class PolicyRefused(InvalidInput):
+    """The text holds what the write policy refuses; nothing was changed. `kind` and `path` say what and where, never the text."""
+
+    def __init__(self, message: str | None = None, *, kind: str = "", path: str = "") -> None:
+        super().__init__(message)
+        self.kind, self.path = kind, path
 
 
 class InvalidFilter(InvalidInput):
@@ -237,21 +247,41 @@ class ProviderError(MemlineError):
 class ProviderUnavailable(ProviderError):
     """The provider did not answer, or asked to come back later."""
 
-    def __init__(self, message: str | None = None, *, retry_after: float | None = None) -> None:
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        retry_after: float | None = None,
+        cause: Literal["outage", "limit", "answer"] = "outage",
+        answer_lost: bool = False,
+    ) -> None:
+        """*cause*: it is away (outage), asks for fewer calls (limit), or sent something that is no answer (answer). *retry_after* in
+        seconds. *answer_lost*: the call may have been carried out, and paid, all the same.
+        """
         super().__init__(message)
-        self.retry_after = retry_after
+        self.retry_after, self.cause, self.answer_lost = retry_after, cause, answer_lost
 
 
 class ProviderRefused(ProviderError):
     """The provider refused the request; the same request will be refused again. Check the key, the model and the base URL."""
 
+    def __init__(self, message: str | None = None, *, of_content: bool = True) -> None:
+        """*of_content* False: whatever is sent is refused, so that a part of the request would be, too (the key, the model's name)."""
+        super().__init__(message)
+        self.of_content = of_content
+
 
 class ReplyUnreadable(ProviderError):
-    """The model's reply can't be read as memories; it is kept with the job."""
+    """The model's reply can't be read as memories; it is kept with the job.
 
-    def __init__(self, message: str | None = None, *, reply: str = "") -> None:
+    `why`: what is wrong with it, in words that the model can be told; `cut`: it ends in the middle.
+    """
+
+    def __init__(self, message: str | None = None, *, reply: str = "", why: str = "", cut: bool = False) -> None:
         super().__init__(message)
         self.reply = reply
+        self.why = why
+        self.cut = cut
 
 
 class LeaseLost(MemlineError):

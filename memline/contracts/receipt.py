@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -77,3 +78,5 @@ class ReceiptState:
     stage: str | None = None
     #: Every stage is done: entities are linked and messages saved, too.
     finished: bool = False
+    #: What the write policy masked in its text: {kind: how often}.
+    masked: Mapping[str, int] = field(default_factory=dict)

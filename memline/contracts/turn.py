@@ -42,6 +42,7 @@ PROCEDURAL = "procedural_memory"
 #: Longest idempotency key, in characters.
 MAX_KEY_LENGTH = 255
 
+_TRACE = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}", re.ASCII)
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 
 
@@ -67,6 +68,10 @@ class Turn:
     spooled: bool = False
     #: `PROCEDURAL`, or None for facts.
     memory_type: str | None = None
+    #: The `traceparent` of the span that handed it over, where one is recorded (`contracts.tracing`).
+    trace: str | None = None
+    #: What the write policy masked in it, by kind. It is no content: the fingerprint is that of the masked text.
+    masked: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def said_at(self) -> datetime:
@@ -111,6 +116,9 @@ class Turn:
                 "producer": self.producer,
                 "number": self.number,
                 "spooled": self.spooled,
+                # only where it is traced; a reader that knows of no traces passes over it
+                **({} if self.trace is None else {"trace": self.trace}),
+                **({"masked": dict(self.masked)} if self.masked else {}),
             },
             ensure_ascii=False,
             separators=(",", ":"),
@@ -140,7 +148,14 @@ class Turn:
             number=raw["number"],
             spooled=raw["spooled"],
             memory_type=raw.get("memory_type"),
+            trace=_trace(raw.get("trace")),
+            masked=raw.get("masked", {}),
         )
+
+
+def _trace(value: object) -> str | None:
+    """A `traceparent`, or None for what is none: a trace is worth no turn."""
+    return value if isinstance(value, str) and _TRACE.fullmatch(value) else None
 
 
 def check_metadata(metadata: object) -> dict[str, Any]:

@@ -19,6 +19,11 @@ def checked_vectors(embedder: Embedder, found: Any, texts: int) -> Vectors:
         vectors = np.asarray(found, dtype=np.float32)
     except (TypeError, ValueError):
         vectors = np.empty(0, np.float32)
+    what = f"The embedder {embedder.model}"
+    if vectors.ndim == 2 and vectors.shape[0] == texts and vectors.shape[1] != shape[1]:
+        raise ProviderRefused(f"{what} returned vectors of dimension {vectors.shape[1]}, its own is {shape[1]}.", of_content=False)
     if vectors.shape != shape or not np.isfinite(vectors).all():
-        raise ProviderRefused(f"The embedder {embedder.model} returned no {texts} finite vectors of {shape[1]} dimensions.")
+        raise ProviderRefused(f"{what} returned no {texts} finite vectors of {shape[1]} dimensions.")
+    if not vectors.any(axis=1).all():
+        raise ProviderRefused(f"{what} returned vectors that are all zeros, which are near to nothing.")
     return vectors

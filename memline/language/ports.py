@@ -63,6 +63,8 @@ class ChatReply:
     tokens_out: int = 0
     #: "stop", "length", "content_filter": the server's word.
     finish: str = "stop"
+    #: Of `tokens_in`, those that the server had in its cache.
+    tokens_cached: int = 0
 
 
 class ChatModel(Protocol):

@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
 from memline.contracts.errors import MissingPackage, ProviderRefused, ProviderUnavailable
@@ -20,7 +20,7 @@ from memline.contracts.errors import MissingPackage, ProviderRefused, ProviderUn
 if TYPE_CHECKING:
     import openai
 
-__all__ = ["host_of", "make_client", "provider_errors", "retry_after"]
+__all__ = ["estimated_tokens", "host_of", "make_client", "provider_errors", "retry_after", "tokens_of"]
 
 _HINTS = {
     400: "the request does not fit this model: check model and dimension",
@@ -30,11 +30,15 @@ _HINTS = {
 }
 #: Statuses under 500 that say "later" rather than "no".
 _PASSING = frozenset({408, 409, 425, 429})
+#: Statuses that speak of what was sent: a part of it may be taken.
+_OF_CONTENT = frozenset({400, 413, 422})
+#: How httpx calls it that no request reached the server.
+_NOT_SENT = frozenset({"ConnectError", "ConnectTimeout", "PoolTimeout", "UnsupportedProtocol", "ProxyError"})
 _CODE = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
 def make_client(api_key: str, base_url: str | None, timeout: float) -> openai.OpenAI:
-    """A client that never retries by itself (the job's attempts are the retries); imports openai, which takes most of a second.
+    """A client that never retries by itself (`calls.Link` does); imports openai, which takes most of a second.
 
     *timeout* is in seconds, for connecting and for each wait on the answer. A server without keys may be given an empty one.
     """
@@ -59,21 +63,26 @@ def provider_errors(what: str, base_url: str | None) -> Iterator[None]:
     where = f"{what} at {host_of(base_url)}"
     try:
         yield
-    except openai.APITimeoutError:
-        raise ProviderUnavailable(f"{where} did not answer in time: it is tried again later.") from None
+    except openai.APITimeoutError as error:
+        lost = not _never_sent(error)
+        raise ProviderUnavailable(f"{where} did not answer in time: it is tried again later.", answer_lost=lost) from None
     except openai.APIConnectionError as error:
         reason = type(error.__cause__).__name__ if error.__cause__ else "connection error"
-        raise ProviderUnavailable(f"{where} can't be reached ({reason}): check that it runs and the base URL.") from None
+        told = f"{where} can't be reached ({reason}): check that it runs and the base URL."
+        raise ProviderUnavailable(told, answer_lost=not _never_sent(error)) from None
     except openai.APIStatusError as error:
         status = error.status_code
         shown = f"{where} answered HTTP {status}{_code_of(error)}"
         if status in _PASSING or status >= 500:
             wait = retry_after(error.response.headers)
             later = "it is tried again later" if wait is None else f"it asks to wait {wait:g} s"
-            raise ProviderUnavailable(f"{shown}: {later}.", retry_after=wait) from None
-        raise ProviderRefused(f"{shown}: {_HINTS.get(status, 'the same request will be refused again')}.") from None
+            cause: Literal["outage", "limit"] = "outage" if status >= 500 or status == 408 else "limit"
+            raise ProviderUnavailable(f"{shown}: {later}.", retry_after=wait, cause=cause) from None
+        told = f"{shown}: {_HINTS.get(status, 'the same request will be refused again')}."
+        raise ProviderRefused(told, of_content=status in _OF_CONTENT) from None
     except (openai.APIError, json.JSONDecodeError, UnicodeDecodeError) as error:  # a broken answer
-        raise ProviderUnavailable(f"{where} sent an answer that can't be read ({type(error).__name__}).") from None
+        told = f"{where} sent an answer that can't be read ({type(error).__name__})."
+        raise ProviderUnavailable(told, cause="answer", answer_lost=True) from None
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
@@ -90,6 +99,34 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     except (KeyError, TypeError, ValueError):
         return None
     return max(0.0, wait)
+
+
+def tokens_of(answer: Any) -> tuple[int, int, int]:
+    """Tokens in, of them cached, and out, as the `usage` of an answer tells them; 0 for what it does not tell, or tells wrongly."""
+    usage = getattr(answer, "usage", None)
+    asked = _count(getattr(usage, "prompt_tokens", None))
+    cached = _count(getattr(getattr(usage, "prompt_tokens_details", None), "cached_tokens", None))
+    return asked, min(asked, cached), _count(getattr(usage, "completion_tokens", None))
+
+
+def estimated_tokens(messages: Sequence[Mapping[str, Any]]) -> int:
+    """About how many tokens a chat call will use, its reply among them: four bytes each, an image a thousand, and 500 for the reply."""
+    number = 500
+    for message in messages:
+        content = message.get("content")
+        for part in content if isinstance(content, list) else [content]:
+            text = part.get("text") if isinstance(part, Mapping) else part
+            number += len(text.encode("utf-8", "replace")) // 4 if isinstance(text, str) else 1000
+    return number
+
+
+def _count(value: Any) -> int:
+    # the client does not check the answer: servers send null, and some a float
+    return int(value) if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 2**53 else 0
+
+
+def _never_sent(error: BaseException) -> bool:
+    return type(error.__cause__).__name__ in _NOT_SENT
 
 
 def _seconds(raw: str | None) -> float | None:

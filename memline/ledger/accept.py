@@ -11,18 +11,19 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from memline.contracts import metrics
 from memline.contracts.erasing import MarkedTurn
 from memline.contracts.receipt import Status
 from memline.contracts.scope import Scope
 from memline.contracts.turn import Turn
-from memline.ledger.counters import count
+from memline.ledger.counters import count, count_masked
 from memline.ledger.jobs import Stage
 from memline.ledger.locks import epoch_sums, lock_subjects
 from memline.ledger.marks import cancelled_by_marks
 from memline.ledger.namespace_prompt import Instructions, instructions_of, prompts_of
 from memline.ledger.pairs import has_pair
 from memline.ledger.schema import idempotency_keys, jobs, lane_numbers, lane_producers, lanes, lost_turns, owners, repeats
-from memline.ledger.session import insert
+from memline.ledger.session import insert, when_committed
 from memline.ledger.tombstones import end_erased, expected_after_erasure, turns_of_erased
 
 __all__ = ["Accepted", "Outcome", "accept_turns", "ensure_lanes", "release_held"]
@@ -36,6 +37,11 @@ class Outcome(StrEnum):
     REPEAT = "repeat"  # its key was used before, for the same content
     CONFLICT = "conflict"  # its key was used before, for another content
     CANCELLED = "cancelled"  # its scope was deleted, or its subject erased, after it was handed over
+
+
+def _measure(accepted: Sequence[Accepted]) -> None:
+    for each in accepted:
+        metrics.ACCEPTED_TURNS.add(1, outcome=each.outcome.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,8 +168,11 @@ def accept_turns(
     if new_repeats:
         tx.execute(sa.insert(repeats), new_repeats)
     tx.execute(sa.delete(lost_turns).where(lost_turns.c.turn_id.in_([turn.id for turn in turns])))
+    when_committed(tx, lambda: _measure(accepted))
     count(tx, "late_turns", late)
     count(tx, "turns_cancelled", len(ended))
+    for row in rows:
+        count_masked(tx, row["masked"] or {})
     return accepted
 
 
@@ -333,6 +342,7 @@ def _job_row(turn: Turn, told: Instructions, *, epochs: int, now: datetime) -> d
         "prompt_hash": told.hash,
         "memory_type": turn.memory_type,
         "metadata": dict(turn.metadata),
+        "masked": dict(turn.masked) or None,
         "expires_on": turn.expires_on,
         "key": turn.idempotency_key,
         "fingerprint": turn.fingerprint,
@@ -340,6 +350,7 @@ def _job_row(turn: Turn, told: Instructions, *, epochs: int, now: datetime) -> d
         "occurred_at": turn.occurred_at,
         "handed_at": turn.handed_at,
         "accepted_at": now,
+        "trace": turn.trace,
     }
 
 

@@ -49,7 +49,7 @@ def claim(tx: Connection, *, now: datetime, limits: ClaimLimits, times: LeaseTim
     claimed: list[Lease] = []
     for batch in _batches(units, free=free, limits=limits):
         first = batch[0][0]
-        lease = Lease(new_id(), 1, Stage(first.stage), first.alone)
+        lease = Lease(new_id(), 1, Stage(first.stage), first.alone, tuple(row.id for unit in batch for row in unit))
         tx.execute(
             sa.insert(leases).values(
                 id=lease.id,
@@ -68,7 +68,7 @@ def claim(tx: Connection, *, now: datetime, limits: ClaimLimits, times: LeaseTim
     return claimed
 
 
-#: A row of jobs: no, lane, stage, alone, infer, next_at.
+#: A row of jobs: no, id, lane, stage, alone, infer, next_at.
 _Row = Any
 _Unit = Sequence[_Row]
 
@@ -90,7 +90,7 @@ def _ready_units(tx: Connection, *, now: datetime, limits: ClaimLimits, paid: bo
     open_ahead = sa.and_(other.c.lane == lanes.c.key, other.c.finished_at.is_(None), other.c.position.is_not(None))
     head = sa.select(sa.func.min(other.c.position)).where(open_ahead).correlate(lanes).scalar_subquery()
     rows = tx.execute(
-        sa.select(jobs.c.no, jobs.c.lane, jobs.c.stage, jobs.c.alone, jobs.c.infer, jobs.c.next_at)
+        sa.select(jobs.c.no, jobs.c.id, jobs.c.lane, jobs.c.stage, jobs.c.alone, jobs.c.infer, jobs.c.next_at)
         .join(lanes, lanes.c.key == jobs.c.lane)
         .where(
             jobs.c.lane.in_(list(order)),

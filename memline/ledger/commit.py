@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from memline.contracts import metrics
 from memline.contracts.content_hash import content_hash, text_md5
 from memline.contracts.fact import Fact, Relation
 from memline.contracts.ids import derived_id, digest_of
@@ -24,6 +25,7 @@ from memline.ledger.outbox import enqueue
 from memline.ledger.pairs import has_pair
 from memline.ledger.retire import drop_postings
 from memline.ledger.schema import jobs, memories, memory_links, owners, postings, vectors
+from memline.ledger.session import when_committed
 from memline.ledger.sightings import record_sightings
 
 __all__ = ["Candidate", "commit_memories"]
@@ -92,7 +94,7 @@ def commit_memories(
         outcome = work.outcomes.setdefault(job.id, [])
         for ordinal, candidate in enumerate(candidates):
             outcome.append(_decide(work, job, ordinal, candidate))
-    _write(tx, work, model=model, keep=keep)
+    _write(tx, work, model=model, keep=keep, traces={job.id: job.trace for job, _ in found if job.trace is not None})
     for job, _ in found:
         outcome = work.outcomes[job.id]
         added = any(event == Event.ADD for _, event in outcome)
@@ -109,7 +111,19 @@ def commit_memories(
                 searchable_at=None if added else now,
             )
         )
+    when_committed(tx, lambda: _measure(work.outcomes, [job for job, _ in found], now))
     return work.outcomes
+
+
+def _measure(outcomes: Mapping[str, Sequence[Sequence[str]]], committed: Sequence[Job], now: datetime) -> None:
+    for job in committed:
+        seconds = max(0.0, (now - job.handed_at).total_seconds())
+        metrics.COMMITTED_SECONDS.observe(seconds)
+        events = [event for _, event in outcomes[job.id]]
+        if Event.ADD.value not in events:  # nothing has to be shown: it is searchable now
+            metrics.SEARCHABLE_SECONDS.observe(seconds)
+        if duplicates := events.count(Event.DUPLICATE.value):
+            metrics.DUPLICATES.add(duplicates)
 
 
 def _why_nothing(outcome: Sequence[Sequence[str]]) -> str:
@@ -296,7 +310,7 @@ def _history(
     }
 
 
-def _write(tx: Connection, work: _Commit, *, model: str, keep: HistoryMode) -> None:
+def _write(tx: Connection, work: _Commit, *, model: str, keep: HistoryMode, traces: Mapping[str, str]) -> None:
     for row in work.changed.values():
         if "no" in row:
             tx.execute(
@@ -330,7 +344,7 @@ def _write(tx: Connection, work: _Commit, *, model: str, keep: HistoryMode) -> N
     write_history(tx, work.history, keep=keep)
     record_sightings(tx, work.seen)
     shown = {row["id"]: (row["namespace"], row["version"]) for row in (*work.changed.values(), *work.rows)}
-    enqueue(tx, "memory", shown, now=work.now)
+    enqueue(tx, "memory", shown, now=work.now, traces={row["id"]: traces.get(row["job_id"]) for row in work.rows})
 
 
 def _add(delta: dict[int, list[int]], owner_no: int, live: int, length: int) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from memline.ledger.schema import counters
 from memline.ledger.session import insert
 
-__all__ = ["COUNTERS", "count", "read_counters"]
+__all__ = ["COUNTERS", "count", "count_masked", "read_counters"]
 
 #: Every counter, with what it counts.
 COUNTERS = {
@@ -16,6 +18,8 @@ COUNTERS = {
     "late_turns": "turns that arrived after order_wait had passed them",
     "lost_turns": "turns that were asked for after order_wait and found nowhere",
     "leases_expired": "batches whose worker died or hung; their jobs were retried alone",
+    "batches_handed_back": "batches that a worker could not finish before it had to stop; others went on with them at once",
+    "repeated_calls": "calls of a model made once more because their answer was lost before it was stored, by job",
     "messages_resent": "Celery messages sent again because nobody had taken them",
     "jobs_failed": "jobs that ended failed",
     "turns_cancelled": "turns that ended cancelled: their subject was erased, or their scope deleted or reset, before their commit",
@@ -41,6 +45,14 @@ COUNTERS = {
     "producers_pruned": "lanes forgotten by age of producers that fell silent",
     "memories_expired": "memories that left the live set after their last day",
     "memories_purged": "expired memories deleted after their grace",
+    "masked_api_key": "API keys that the write policy masked in what was accepted",
+    "masked_password": "passwords that it masked",
+    "masked_private_key": "private keys that it masked",
+    "masked_card": "card numbers that it masked",
+    "masked_email": "addresses of mail that it masked",
+    "masked_phone": "telephone numbers that it masked",
+    "masked_iban": "bank account numbers (IBAN) that it masked",
+    "masked_ssn": "social security numbers that it masked",
 }
 
 
@@ -52,6 +64,12 @@ def count(tx: Connection, name: str, by: int = 1) -> None:
         return
     statement = insert(tx, counters).values(name=name, value=by)
     tx.execute(statement.on_conflict_do_update(index_elements=["name"], set_={"value": counters.c.value + by}))
+
+
+def count_masked(tx: Connection, masked: Mapping[str, int]) -> None:
+    """Counts what the write policy masked, by kind (`contracts.policy.Kind`)."""
+    for kind, number in sorted(masked.items()):
+        count(tx, f"masked_{kind}", number)
 
 
 def read_counters(connection: Connection) -> dict[str, int]:

@@ -68,6 +68,8 @@ class Job:
     handed_at: datetime
     #: `turn.PROCEDURAL`, or None for facts.
     memory_type: str | None = None
+    #: The `traceparent` of the span that handed it over, where it is traced.
+    trace: str | None = None
 
 
 def jobs_of_lease(connection: Connection, lease_id: str) -> list[Job]:
@@ -104,6 +106,7 @@ def _job(row: Row[Any]) -> Job:
         occurred_at=row.occurred_at,
         handed_at=row.handed_at,
         memory_type=row.memory_type,
+        trace=row.trace,
     )
 
 

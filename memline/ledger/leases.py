@@ -6,17 +6,21 @@ Every verb that changes a lease names its epoch and its stage: who holds an olde
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from memline.contracts import metrics
 from memline.contracts.errors import LeaseLost
+from memline.contracts.incidents import FailedJob
 from memline.ledger.counters import count
 from memline.ledger.jobs import Job, Stage, fail_jobs, jobs_of_lease, next_stage
 from memline.ledger.schema import jobs, lanes, leases
+from memline.ledger.session import when_committed
 
 __all__ = [
     "Lease",
@@ -28,6 +32,7 @@ __all__ = [
     "free_lanes",
     "guard",
     "hand_back",
+    "hand_back_all",
     "lock_idle_lanes",
     "lock_leases",
     "move_queues",
@@ -56,6 +61,8 @@ class Lease:
     epoch: int
     stage: Stage
     alone: bool
+    #: Ids of its jobs, where they were at hand: to be shown, never to be relied on.
+    jobs: tuple[str, ...] = field(default=(), compare=False)
 
 
 def take(tx: Connection, lease_id: str, epoch: int, stage: Stage, *, worker: str, now: datetime, times: LeaseTimes) -> Lease | None:
@@ -121,7 +128,7 @@ def divide(tx: Connection, lease: Lease, ready: Sequence[Job], *, new_id: str, n
     tx.execute(sa.update(jobs).where(jobs.c.no.in_([job.no for job in ready])).values(lease_id=new_id, stage=stage.value))
     moved = _lock_lanes(tx, lanes.c.lease_id == lease.id, lanes.c.key.in_({job.lane for job in ready}))
     tx.execute(sa.update(lanes).where(lanes.c.key.in_(moved)).values(lease_id=new_id))
-    return Lease(new_id, 1, stage, lease.alone)
+    return Lease(new_id, 1, stage, lease.alone, tuple(job.id for job in ready))
 
 
 def end(tx: Connection, lease: Lease, *, now: datetime) -> None:
@@ -138,6 +145,19 @@ def hand_back(tx: Connection, lease: Lease, *, now: datetime) -> None:
     """Ends a batch whose jobs are to be claimed again, where they stand."""
     tx.execute(sa.update(jobs).where(jobs.c.lease_id == lease.id).values(lease_id=None))
     _drop(tx, lease.id, now=now)
+
+
+def hand_back_all(tx: Connection, worker: str, *, now: datetime) -> int:
+    """Ends the batches that *worker* has taken: their jobs are claimed again at once, where they stand, and have spent no attempt.
+
+    Returns how many batches. What the worker still does for them commits nothing (G6).
+    """
+    held = sa.select(leases.c.id, leases.c.epoch, leases.c.stage, leases.c.alone).where(leases.c.taken, leases.c.worker == worker)
+    rows = tx.execute(held.order_by(leases.c.id).with_for_update()).all()
+    for row in rows:
+        hand_back(tx, Lease(row.id, row.epoch, Stage(row.stage), row.alone), now=now)
+    count(tx, "batches_handed_back", len(rows))
+    return len(rows)
 
 
 def free_lanes(tx: Connection, lease_id: str, *, now: datetime, only_empty: bool = False) -> None:
@@ -209,8 +229,13 @@ def send_again(tx: Connection, *, now: datetime, times: LeaseTimes, limit: int =
     return [Lease(row.id, row.epoch, Stage(row.stage), row.alone) for row in rows]
 
 
-def dissolve_expired(tx: Connection, *, now: datetime, max_attempts: int, limit: int = 50) -> int:
-    """Takes batches from workers that died or hang. Their jobs are retried alone; one that was alone has spent an attempt."""
+def dissolve_expired(
+    tx: Connection, *, now: datetime, max_attempts: int, limit: int = 50, failed: list[FailedJob] | None = None
+) -> int:
+    """Takes batches from workers that died or hang. Their jobs are retried alone; one that was alone has spent an attempt.
+
+    *failed* gets the jobs that have none left, for whoever tells of them after the commit.
+    """
     rows = tx.execute(
         sa.select(leases.c.id, leases.c.epoch, leases.c.stage, leases.c.alone)
         .where(leases.c.taken, leases.c.until <= now)
@@ -223,14 +248,23 @@ def dissolve_expired(tx: Connection, *, now: datetime, max_attempts: int, limit:
         single = row.alone or len(found) == 1
         spent = [job for job in found if single and job.attempts + 1 >= max_attempts]
         if spent:
-            fail_jobs(tx, [job.no for job in spent], reason=f"The worker died or hung {max_attempts} times at {row.stage}.", now=now)
+            reason = f"The worker died or hung {max_attempts} times at {row.stage}."
+            fail_jobs(tx, [job.no for job in spent], reason=reason, now=now)
+            if failed is not None:
+                failed += [FailedJob(job.id, row.stage, job.scope.namespace, reason, job.attempts + 1) for job in spent]
         values: dict[str, Any] = {"lease_id": None, "alone": True}
         if single:
             values["attempts"] = jobs.c.attempts + 1
         tx.execute(sa.update(jobs).where(jobs.c.lease_id == row.id).values(values))
         _drop(tx, row.id, now=now)
+        when_committed(tx, partial(_measure, row.stage, retried=len(found) - len(spent), failed=len(spent)))
     count(tx, "leases_expired", len(rows))
     return len(rows)
+
+
+def _measure(stage: str, *, retried: int, failed: int) -> None:
+    metrics.RETRIES.add(retried, stage=stage, reason="worker_died")
+    metrics.FAILURES.add(failed, stage=stage, reason="worker_died")
 
 
 def _ours(lease: Lease, now: datetime) -> list[sa.ColumnElement[bool]]:

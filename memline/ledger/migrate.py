@@ -17,7 +17,7 @@ from memline.ledger.session import Ledger
 __all__ = ["HEAD", "known_revision", "open_ledger", "schema_revision", "upgrade"]
 
 #: The newest revision under `migrations/versions/`; a test holds the two together.
-HEAD = "0002"
+HEAD = "0003"
 
 _LOCK = 0x6D656D30
 

@@ -10,11 +10,13 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from memline.contracts import tracing
+from memline.contracts import metrics
 from memline.contracts.index_object import Kind, ObjectKey
 from memline.contracts.receipt import Status
 from memline.ledger.counters import count
 from memline.ledger.schema import jobs, memories, outbox
-from memline.ledger.session import insert
+from memline.ledger.session import insert, when_committed
 
 __all__ = [
     "OutboxRow",
@@ -40,20 +42,39 @@ class OutboxRow:
     key: ObjectKey
     version: int
     attempts: int
+    trace: str | None = None
 
 
-def enqueue(tx: Connection, kind: Kind, namespace_by_id: Mapping[str, tuple[str, int]], *, now: datetime) -> None:
+def enqueue(
+    tx: Connection,
+    kind: Kind,
+    namespace_by_id: Mapping[str, tuple[str, int]],
+    *,
+    now: datetime,
+    traces: Mapping[str, str | None] | None = None,
+) -> None:
     """Writes that the index must see objects (id -> namespace, version). A row that is there already takes the newer version.
+
+    *traces*: the `traceparent` of objects (by id) whose change is traced; by default the span around is that of all.
 
     A row that a relay has at the moment stays with it, and is due when that relay is done (`release`): two relays that write one
     object at a time could leave the older state in the index.
     """
     if not namespace_by_id:
         return
+    around = tracing.current()
     tx.execute(
         requeue(insert(tx, outbox)),
         [
-            {"kind": kind, "object_id": object_id, "namespace": namespace, "version": version, "queued_at": now, "next_at": now}
+            {
+                "kind": kind,
+                "object_id": object_id,
+                "namespace": namespace,
+                "version": version,
+                "queued_at": now,
+                "next_at": now,
+                "trace": around if traces is None else traces.get(object_id),
+            }
             for object_id, (namespace, version) in sorted(namespace_by_id.items())
         ],
     )
@@ -64,6 +85,7 @@ def requeue(statement: Any) -> Any:
     new = statement.excluded
     next_at = sa.case((outbox.c.lease.is_(None), new.next_at), else_=outbox.c.next_at)
     values = {"namespace": new.namespace, "version": new.version, "next_at": next_at, "attempts": 0, "parked": sa.false(), "error": None}
+    values["trace"] = new.trace
     return statement.on_conflict_do_update(index_elements=["kind", "object_id"], set_=values)
 
 
@@ -82,9 +104,9 @@ def claim_outbox(tx: Connection, *, lease: str, seconds: float, limit: int, now:
             sa.update(outbox)
             .where(which)
             .values(lease=lease, next_at=now + timedelta(seconds=seconds))
-            .returning(outbox.c.kind, outbox.c.object_id, outbox.c.namespace, outbox.c.version, outbox.c.attempts)
+            .returning(outbox.c.kind, outbox.c.object_id, outbox.c.namespace, outbox.c.version, outbox.c.attempts, outbox.c.trace)
         )
-        claimed += [OutboxRow(ObjectKey(row.kind, row.namespace, row.object_id), row.version, row.attempts) for row in rows]
+        claimed += [OutboxRow(ObjectKey(row.kind, row.namespace, row.object_id), row.version, row.attempts, row.trace) for row in rows]
     return claimed
 
 
@@ -164,9 +186,9 @@ def mark_searchable(tx: Connection, memory_ids: Sequence[str], *, now: datetime)
     job_ids = sorted(set(tx.execute(sa.select(memories.c.job_id).where(memories.c.id.in_(list(memory_ids)))).scalars()))
     # Locked before it is looked what is left of them, so that of two relays that show the last two memories of a job one sees it done.
     committed = {
-        row.id: row.no
+        row.id: (row.no, row.handed_at)
         for row in tx.execute(
-            sa.select(jobs.c.id, jobs.c.no)
+            sa.select(jobs.c.id, jobs.c.no, jobs.c.handed_at)
             .where(jobs.c.id.in_(job_ids), jobs.c.state == Status.COMMITTED.value)
             .order_by(jobs.c.no)
             .with_for_update()
@@ -174,9 +196,16 @@ def mark_searchable(tx: Connection, memory_ids: Sequence[str], *, now: datetime)
     }
     unseen = sa.exists().where(outbox.c.kind == "memory", outbox.c.object_id == memories.c.id)
     waiting = set(tx.execute(sa.select(memories.c.job_id).where(memories.c.job_id.in_(list(committed)), unseen)).scalars())
-    done = {job_id: no for job_id, no in committed.items() if job_id not in waiting}
-    tx.execute(sa.update(jobs).where(jobs.c.no.in_(list(done.values()))).values(state=Status.SEARCHABLE.value, searchable_at=now))
+    done = {job_id: found for job_id, found in committed.items() if job_id not in waiting}
+    nos = [no for no, _ in done.values()]
+    tx.execute(sa.update(jobs).where(jobs.c.no.in_(nos)).values(state=Status.SEARCHABLE.value, searchable_at=now))
+    when_committed(tx, lambda: _measure([handed_at for _, handed_at in done.values()], now))
     return list(done)
+
+
+def _measure(handed: Sequence[datetime], now: datetime) -> None:
+    for at in handed:
+        metrics.SEARCHABLE_SECONDS.observe(max(0.0, (now - at).total_seconds()))
 
 
 def next_due(connection: Connection) -> datetime | None:

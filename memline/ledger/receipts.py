@@ -25,7 +25,8 @@ def receipt_state(
     """The state of a turn; None where the ledger has not seen it, it belongs to another namespace, or lies outside *within*."""
     repeat = connection.execute(sa.select(repeats.c.job_id, repeats.c.conflict).where(repeats.c.turn_id == turn_id)).one_or_none()
     job_id = turn_id if repeat is None else repeat.job_id
-    query = sa.select(jobs.c.id, jobs.c.state, jobs.c.stage, jobs.c.outcome, jobs.c.reason, jobs.c.finished_at).where(jobs.c.id == job_id)
+    columns = (jobs.c.id, jobs.c.state, jobs.c.stage, jobs.c.outcome, jobs.c.reason, jobs.c.finished_at, jobs.c.masked)
+    query = sa.select(*columns).where(jobs.c.id == job_id)
     if namespace is not None:
         query = query.where(jobs.c.namespace == namespace)
     if within is not None:
@@ -45,6 +46,7 @@ def receipt_state(
         same_as=None if repeat is None else job_id,
         stage=job.stage,
         finished=job.finished_at is not None,
+        masked=job.masked or {},
     )
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from memline.contracts import failpoints
+from memline.contracts import failpoints, tracing
 from memline.contracts.errors import MemoryNotFound
 from memline.contracts.filters import ScopeIds
 from memline.contracts.receipt import Event
@@ -219,9 +219,11 @@ def _tell_history(
 def _tell_index(tx: Connection, which: sa.ColumnElement[bool], *, now: datetime) -> None:
     """`outbox.enqueue`, for all of them in one statement, and in the order in which it takes them."""
     at = sa.literal(now, outbox.c.next_at.type)
-    columns = ("kind", "object_id", "namespace", "version", "queued_at", "next_at", "attempts", "parked")
+    columns = ("kind", "object_id", "namespace", "version", "queued_at", "next_at", "attempts", "parked", "trace")
+    trace = sa.literal(tracing.current(), sa.Text)
+    told = (sa.literal("memory"), memories.c.id, memories.c.namespace, memories.c.version + 1, at, at, sa.literal(0), sa.false(), trace)
     rows = (
-        sa.select(sa.literal("memory"), memories.c.id, memories.c.namespace, memories.c.version + 1, at, at, sa.literal(0), sa.false())
+        sa.select(*told)
         .where(which)
         .order_by(memories.c.id)
     )

@@ -38,7 +38,9 @@ from memline.ledger.schema_memories import (
     sightings,
     vectors,
 )
+from memline.ledger.schema_running import heartbeats
 from memline.ledger.schema_search import index_tenants, namespace_options, next_entity_vectors, next_vectors
+from memline.ledger.schema_usage import usage
 
 __all__ = [
     "changes",
@@ -49,6 +51,7 @@ __all__ = [
     "erased_numbers",
     "erased_turns",
     "erasure_objects",
+    "heartbeats",
     "history",
     "idempotency_keys",
     "index_tenants",
@@ -75,5 +78,6 @@ __all__ = [
     "stage_results",
     "subjects",
     "tombstones",
+    "usage",
     "vectors",
 ]

@@ -171,6 +171,12 @@ jobs = Table(
     Column("prompt_source", sa.Text),
     Column("prompt_hash", sa.Text),
     Column("memory_type", sa.Text),
+    # what the write policy masked, by kind: counts only
+    Column("masked", sa.JSON(none_as_null=True)),
+    # what else its receipt tells: near-duplicates by the number of the fact, facts that were left out; ids and numbers only
+    Column("notes", sa.JSON(none_as_null=True)),
+    # the `traceparent` of the span that handed the turn over, where it is traced: two random numbers, of no person
+    Column("trace", sa.Text),
     CheckConstraint(_STATES, name="state"),
     UniqueConstraint("lane", "position"),
     Index("ix_jobs_open", "lane", "position", sqlite_where=text(_OPEN), postgresql_where=text(_OPEN)),

@@ -224,6 +224,8 @@ outbox = Table(
     Column("parked", sa.Boolean, nullable=False, server_default=sa.false()),
     Column("lease", sa.Text),
     Column("error", sa.Text),
+    # the `traceparent` of the span that wrote the row, where it is traced
+    Column("trace", sa.Text),
     CheckConstraint("kind IN ('memory', 'entity')", name="kind"),
     Index("ix_outbox_due", "parked", "next_at"),
 )

@@ -7,7 +7,7 @@ import sqlite3
 import threading
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from sqlalchemy.exc import ArgumentError, DatabaseError, OperationalError, Timeo
 
 from memline.contracts.errors import ConfigurationError, MissingPackage, ServiceUnavailable
 
-__all__ = ["BUSY_TIMEOUT", "Ledger", "insert"]
+__all__ = ["BUSY_TIMEOUT", "Ledger", "insert", "when_committed"]
 
 #: Seconds that a SQLite writer waits for another process before it gives up.
 BUSY_TIMEOUT = 30.0
@@ -113,11 +113,13 @@ class Ledger:
         if not self.is_sqlite:
             with self._named_errors(), self.engine.begin() as connection:
                 yield connection
+            _tell(connection)
             return
         with self._writer, self._named_errors(), self.engine.connect() as connection:
             connection = connection.execution_options(**{_WRITE: True})
             with connection.begin():
                 yield connection
+        _tell(connection)
 
     def close(self) -> None:
         self.engine.dispose()
@@ -150,6 +152,16 @@ class Ledger:
     def _after_fork(self) -> None:
         self._writer = threading.RLock()
         self.engine.dispose(close=False)
+
+
+def when_committed(tx: Connection, call: Callable[[], None]) -> None:
+    """Calls *call* after the commit of a `Ledger.write`; never where it is rolled back, or where the process dies first."""
+    _after.setdefault(tx, []).append(call)
+
+
+def _tell(tx: Connection) -> None:
+    for call in _after.pop(tx, ()):
+        call()
 
 
 def insert(connection: Connection, table: sa.Table) -> Any:
@@ -192,6 +204,8 @@ def _sqlite_begin(connection: Connection) -> None:
 
 
 _ledgers: weakref.WeakSet[Ledger] = weakref.WeakSet()
+#: By transaction, what is to be called after it.
+_after: weakref.WeakKeyDictionary[Connection, list[Callable[[], None]]] = weakref.WeakKeyDictionary()
 
 
 def _after_fork_in_child() -> None:

@@ -4,14 +4,16 @@ each row only if the index took it in the version that the row still has.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from sqlalchemy.engine import Connection
 
-from memline.contracts import failpoints
+from memline.contracts import failpoints, metrics, tracing
+from memline.contracts.about import told
 from memline.contracts.clock import Clock
 from memline.contracts.errors import MemlineError, ServiceUnavailable
 from memline.contracts.ids import IdSource
@@ -30,10 +32,12 @@ from memline.ledger.outbox import (
     settle,
     unsettled,
 )
-from memline.ledger.session import Ledger
+from memline.ledger.session import Ledger, when_committed
 from memline.search.index.port import Answer, Index, OfSpace, Write
 
 __all__ = ["Relay", "RelayLimits"]
+
+_log = logging.getLogger("memline.relay")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +100,9 @@ class Relay:
             failpoints.hit("relay.claimed")
             if rows:
                 lock_rows(tx, rows)
-                self._conclude(tx, rows, self._ask(_writes(tx, rows), tx), lease)
+                with _traced(rows):
+                    answers = self._ask(_writes(tx, rows), tx)
+                self._conclude(tx, rows, answers, lease)
             failpoints.hit("relay.before_settle")
         failpoints.hit("relay.after_settle")
         return len(rows)
@@ -115,7 +121,8 @@ class Relay:
         with self._ledger.read() as connection:
             writes = _writes(connection, rows)
         failpoints.hit("relay.before_write")
-        answers = self._ask(writes, None)
+        with _traced(rows):
+            answers = self._ask(writes, None)
         failpoints.hit("relay.after_write")
         with self._ledger.write() as tx:
             lock_against_swap(tx)
@@ -172,6 +179,8 @@ class Relay:
             self._away_since = self._away_since or now
             pause = min(self._limits.longest_pause, 1.0 + (now - self._away_since).total_seconds())
             release(tx, rows, lease=lease, next_at=now + timedelta(seconds=pause), error=answers.reason)
+            when_committed(tx, lambda: metrics.RELAY_ROWS.add(len(rows), answer="away"))
+            _log.warning("the index is away", extra=told(objects=len(rows), reason=answers.reason, wait=pause))
             return
         self._away_since = None
         said = {answer.key: answer.error for answer in answers}
@@ -181,12 +190,21 @@ class Relay:
         gone = settle(tx, taken, lease=lease)
         unsettled(tx, refused, lease=lease, now=now, max_attempts=self._limits.attempts)
         release(tx, rows, lease=lease, next_at=now)  # what is left was written again meanwhile
-        mark_searchable(tx, gone, now=now)
+        shown = mark_searchable(tx, gone, now=now)
+        when_committed(tx, lambda: metrics.RELAY_ROWS.add(len(taken), answer="taken"))
+        when_committed(tx, lambda: metrics.RELAY_ROWS.add(len(refused), answer="refused"))
+        _log.info("shown", extra=told(objects=len(taken), refused=len(refused), jobs=len(shown)))
 
 
 def _anything_due(connection: Connection, clock: Clock) -> bool:
     due = next_due(connection)
     return due is not None and due <= clock.now()
+
+
+def _traced(rows: Sequence[OutboxRow]) -> AbstractContextManager[None]:
+    """A span in each trace that a row is of, named by one of its objects."""
+    by_trace = {row.trace: row.key.id for row in rows if row.trace is not None}
+    return tracing.each("memline index write", {object_id: trace for trace, object_id in by_trace.items()}, objects=len(rows))
 
 
 def _writes(connection: Connection, rows: Sequence[OutboxRow]) -> list[Write]:

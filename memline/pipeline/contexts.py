@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from memline.contracts.errors import ProviderError
-from memline.contracts.message import SOURCES, without_marks
+from memline.contracts.message import SOURCES, Message, without_marks
 from memline.language.checked import checked_vectors
 from memline.language.ports import Vectors
 from memline.ledger.jobs import Job
@@ -18,7 +18,7 @@ from memline.pipeline.extractors.port import Known, Request
 from memline.pipeline.parts import Batch, Parts
 from memline.search.nearest import nearest_live, nearest_to
 
-__all__ = ["NEAREST", "WINDOW", "embedded_contexts", "plain_request", "with_context"]
+__all__ = ["NEAREST", "WINDOW", "embedded_contexts", "plain_request", "said_in", "with_context"]
 
 #: Messages before the turn that a model is shown, and live memories.
 WINDOW, NEAREST = 10, 10
@@ -40,7 +40,7 @@ def embedded_contexts(parts: Parts, batch: Batch, found: Sequence[Job]) -> dict[
     """
     if not parts.extractor.wants_context or len(found) < 2:
         return {}
-    texts = {job.id: text for job in found if job.memory_type is None and (text := _said(job)).strip()}
+    texts = {job.id: text for job in found if job.memory_type is None and (text := said_in(job.messages)).strip()}
     if len(texts) < 2:
         return {}
     ids = list(texts)
@@ -56,22 +56,26 @@ def embedded_contexts(parts: Parts, batch: Batch, found: Sequence[Job]) -> dict[
     return vectors
 
 
-def with_context(parts: Parts, job: Job, vectors: Vectors | None) -> Request:
-    """The request for *job* as it is now, with what it may look at; *vectors*: of what was said in it, where they are there already."""
-    plain = plain_request(job)
+def with_context(parts: Parts, job: Job, vectors: Vectors | None, plain: Request | None = None, *, k: int = NEAREST) -> Request:
+    """The request for *job* as it is now, with what it may look at; *vectors*: of what was said in it, where they are there already.
+
+    *plain*: the request without context, where it is not the whole turn; *k*: how many memories it is shown.
+    """
+    plain = plain or plain_request(job)
     if not parts.extractor.wants_context or plain.procedural:
         return plain
     with parts.ledger.read() as connection:
         window = window_before(connection, job.lane, job.place, size=WINDOW)
     now = parts.clock.now()
     if vectors is None:
-        nearest = nearest_live(parts.ledger, parts.index, parts.embedder, job.scope, _said(job), k=NEAREST, now=now)
+        nearest = nearest_live(parts.ledger, parts.index, parts.embedder, job.scope, said_in(plain.messages), k=k, now=now)
     else:
         model = parts.embedder.model
-        nearest = nearest_to(parts.ledger, parts.index, job.scope, vectors, model=model, k=NEAREST, today=now.date())
+        nearest = nearest_to(parts.ledger, parts.index, job.scope, vectors, model=model, k=k, today=now.date())
     known = tuple(Known(str(number), row.id, row.text) for number, row in enumerate(nearest))
-    return replace(plain, window=tuple(window), known=known)
+    return replace(plain, window=(*window, *plain.window)[-WINDOW:], known=known)
 
 
-def _said(job: Job) -> str:
-    return "\n".join(without_marks(message.text) for message in job.messages if message.role in SOURCES)
+def said_in(messages: Sequence[Message]) -> str:
+    """What people and the assistant say in *messages*."""
+    return "\n".join(without_marks(message.text) for message in messages if message.role in SOURCES)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from sqlalchemy.engine import Connection
 
-from memline.contracts import failpoints
+from memline.contracts import failpoints, tracing
 from memline.contracts.errors import ProviderError, ProviderUnavailable
 from memline.contracts.fact import Analysis
 from memline.language.checked import checked_vectors
@@ -97,7 +97,8 @@ def _embedded(
             batch.keep()
             some = texts[start : start + CHUNK]
             failpoints.hit("embed.before_call")
-            vectors = checked_vectors(parts.embedder, parts.embedder.embed(some), len(some))
+            with tracing.inner("memline ask embedder", texts=len(some)):
+                vectors = checked_vectors(parts.embedder, parts.embedder.embed(some), len(some))
             failpoints.hit("embed.after_call")
             encoded |= {text: base64.b64encode(vector_bytes(vector)).decode("ascii") for text, vector in zip(some, vectors, strict=True)}
     except ProviderError as error:

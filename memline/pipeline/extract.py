@@ -9,11 +9,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 
 from sqlalchemy.engine import Connection
 
-from memline.contracts import failpoints
+from memline.contracts import failpoints, tracing
+from memline.contracts.about import about
 from memline.contracts.errors import ConfigurationError, ProviderError, ReplyUnreadable
 from memline.contracts.fact import Fact
 from memline.contracts.message import SOURCES, Message, without_marks
@@ -24,6 +26,7 @@ from memline.pipeline.contexts import WINDOW, embedded_contexts, plain_request, 
 from memline.pipeline.extractors.port import Known, Request
 from memline.pipeline.extractors.procedure import steps_of
 from memline.pipeline.images import described, has_images, keep_descriptions, stored_descriptions
+from memline.pipeline.paid import paid_call
 from memline.pipeline.parts import Batch, Failure, Parts, Prepared, failure_of
 
 __all__ = ["FACTS", "WINDOW", "commit", "prepare"]
@@ -83,7 +86,7 @@ def _ask_all(
     jobs = {job.id: job for job in batch.jobs}
     pool = ThreadPoolExecutor(max_workers=max(1, min(parts.parallel_asks, len(asked))), thread_name_prefix="memline-ask")
     try:
-        running: dict[Future[list[Fact]], Job] = {pool.submit(_facts, parts, job, known[job.id]): job for job in asked}
+        running: dict[Future[list[Fact]], Job] = {pool.submit(copy_context().run, _facts, parts, job, known[job.id]): job for job in asked}
         while running:
             done, _ = wait(running, timeout=min(PATIENCE, parts.times.lease / 3), return_when=FIRST_COMPLETED)
             for future in done:
@@ -108,6 +111,11 @@ def _ask_all(
 
 def _facts(parts: Parts, job: Job, known: _Known) -> list[Fact]:
     """The facts of one job."""
+    with about(job=job.id, namespace=job.scope.namespace):
+        return _facts_of(parts, job, known)
+
+
+def _facts_of(parts: Parts, job: Job, known: _Known) -> list[Fact]:
     job = described(parts, job, known.images)
     if not job.infer:
         return _verbatim(job)
@@ -170,11 +178,14 @@ def _extracted(parts: Parts, job: Job, there: _Known) -> list[Fact]:
     for ask in range(len(stored), (len(stored) // asks + 1) * asks):
         request = with_context(parts, job, there.vectors)
         failpoints.hit("extract.before_ask")
-        reply = parts.extractor.ask(request)
-        failpoints.hit("extract.after_ask")
+        with paid_call(parts, "extract", [job], model=parts.extractor.name, paid=parts.extractor.paid) as paid:
+            with tracing.span_of(job.id, "memline ask model", ask=ask):
+                reply = parts.extractor.ask(request)
+            failpoints.hit("extract.after_ask")
         if parts.extractor.paid:
             with parts.ledger.write() as tx:
                 keep_replies(tx, "extract", {job.id: (ask, _packed(reply, request))}, now=parts.clock.now())
+                paid.settle(tx)
             failpoints.hit("extract.after_store")
         try:
             return list(parts.extractor.read(reply, request))

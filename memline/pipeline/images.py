@@ -18,11 +18,13 @@ from memline.contracts import failpoints
 from memline.contracts.errors import ConfigurationError, ProviderRefused
 from memline.contracts.message import Image, Message, cut, without_marks
 from memline.language.ports import ChatModel
+from memline.language.usage import complete
 from memline.ledger.counters import count
 from memline.ledger.jobs import Job
 from memline.ledger.results import keep_replies, load_replies
 from memline.ledger.schema import jobs
 from memline.pipeline.extractors.rules_files import sections_of
+from memline.pipeline.paid import paid_call
 from memline.pipeline.parts import Parts
 
 __all__ = ["MAX_DESCRIPTION", "UNREAD", "ImageReader", "described", "has_images", "keep_descriptions", "stored_descriptions"]
@@ -54,7 +56,7 @@ class ImageReader:
         """
         shown: dict[str, object] = {"type": "image_url", "image_url": image.to_json()}
         rules = sections_of("vision.md")["image"] + "\n" + json.dumps(cut(said, MAX_DESCRIPTION), ensure_ascii=False)
-        reply = self._chat.complete([{"role": "user", "content": [{"type": "text", "text": rules}, shown]}])
+        reply = complete(self._chat, [{"role": "user", "content": [{"type": "text", "text": rules}, shown]}])
         text = reply.text.replace("\x00", "\ufffd").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         text = " ".join(text.split())
         if not text:
@@ -112,8 +114,9 @@ def _ask(parts: Parts, job: Job, number: int, image: Image, said: str, found: di
         )
     try:
         failpoints.hit("extract.before_ask")
-        text = parts.vision.describe(image, said)
-        failpoints.hit("extract.after_ask")
+        with paid_call(parts, "vision", [job], model=parts.vision.model) as paid:
+            text = parts.vision.describe(image, said)
+            failpoints.hit("extract.after_ask")
     except ProviderRefused:
         if not any(without_marks(message.text).strip() for message in job.messages):
             raise
@@ -121,6 +124,7 @@ def _ask(parts: Parts, job: Job, number: int, image: Image, said: str, found: di
     found[number] = text
     with parts.ledger.write() as tx:
         keep_replies(tx, _STAGE, {job.id: (number, json.dumps([number, text], ensure_ascii=False))}, now=parts.clock.now())
+        paid.settle(tx)
     failpoints.hit("extract.after_store")
 
 

@@ -11,6 +11,7 @@ from memline.contracts.errors import MemlineError, ProviderRefused, ProviderUnav
 from memline.contracts.ids import IdSource
 from memline.contracts.message import Image
 from memline.language.ports import Analyser, Embedder
+from memline.language.prices import Prices
 from memline.ledger.claim import ClaimLimits
 from memline.ledger.history import HistoryMode
 from memline.ledger.jobs import Job
@@ -77,14 +78,20 @@ class Parts:
     default_lifetime: int | None = None
     #: Describes images; None: turns with images are refused at the front door.
     vision: Vision | None = None
+    #: What tokens cost.
+    prices: Prices = field(default_factory=Prices)
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why a job does not advance. `retry_in`: seconds until the next try; None: never."""
+    """Why a job does not advance. `retry_in`: seconds until the next try; None: never. `spend`: it was the job's own failure and costs an
+    attempt. `alone`: whether it is tried alone; None: as before.
+    """
 
     reason: str
     retry_in: float | None
+    spend: bool = True
+    alone: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,20 +7,24 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import timedelta
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from typing import Protocol
 
 from sqlalchemy.engine import Connection
 
-from memline.contracts import failpoints
+from memline.contracts import failpoints, incidents, metrics, tracing
+from memline.contracts.about import about, line_of, told
 from memline.contracts.errors import EmbedderMismatch, LeaseLost, ServiceUnavailable
+from memline.contracts.incidents import FailedJob
+from memline.contracts.metric_reasons import reason_class
 from memline.ledger import leases
 from memline.ledger.cancel import cancel_jobs
 from memline.ledger.claim import claim
 from memline.ledger.jobs import Job, Stage, fail_jobs, jobs_of_lease, lock_jobs, postpone_jobs
 from memline.ledger.leases import Lease
 from memline.ledger.locks import epoch_sums, lock_owners, lock_subjects
+from memline.ledger.session import when_committed
 from memline.pipeline import dedup, embed, extract, link, persist, save
 from memline.pipeline.own_embedder import misfit
 from memline.pipeline.parts import Batch, Failure, Parts, Prepared, Send, reason_of
@@ -56,6 +60,8 @@ class _Run:
     parts: Parts
     lease: Lease
     send: Send
+    #: Jobs that failed for good in the transaction under way: told of after its commit.
+    failed: list[FailedJob] = field(default_factory=list)
 
 
 def run_stage(parts: Parts, lease_id: str, epoch: int, stage: Stage, *, worker: str, send: Send) -> Lease | None:
@@ -71,19 +77,70 @@ def run_stage(parts: Parts, lease_id: str, epoch: int, stage: Stage, *, worker: 
         jobs = jobs_of_lease(tx, lease.id)
         moved = misfit(tx, parts)
     run = _Run(parts, lease, send)
+    traces = {job.id: job.trace for job in jobs}
+    with (
+        about(stage=stage.value, lease=lease.id, **_whose(jobs)),
+        tracing.each(f"memline {stage.value}", traces, stage=stage.value, lease=lease.id),
+    ):
+        return _worked(run, jobs, moved)
+
+
+def _whose(jobs: Sequence[Job]) -> dict[str, str | int]:
+    """What a batch is about: its job, or how many; and the namespace, where it is one."""
+    namespaces = {job.scope.namespace for job in jobs}
+    which: dict[str, str | int] = {"job": jobs[0].id} if len(jobs) == 1 else {"jobs": len(jobs)}
+    return which if len(namespaces) != 1 else which | {"namespace": namespaces.pop()}
+
+
+def _worked(run: _Run, jobs: Sequence[Job], moved: EmbedderMismatch | None) -> Lease | None:
+    parts, stage = run.parts, run.lease.stage
     left = {job.id: job for job in jobs}
+    began = parts.clock.now()
+    metrics.BATCH_JOBS.observe(len(jobs), stage=stage.value)
+
+    def took(outcome: str) -> float:
+        seconds = (parts.clock.now() - began).total_seconds()
+        metrics.STAGE_SECONDS.observe(max(0.0, seconds), stage=stage.value, outcome=outcome)
+        return seconds
+
     try:
         if moved is not None:
             raise moved
         failpoints.hit(f"{stage}.taken")
         prepared = _MODULES[stage].prepare(parts, _batch(run, jobs, left))
-        return _commit(run, list(left.values()), prepared)
-    except LeaseLost:
+        advanced = _commit(run, list(left.values()), prepared)
+    except LeaseLost as error:
+        took("lost")
+        _log.info("lease lost", extra=told(reason=str(error)))
         return None
     except Exception as error:  # noqa: BLE001
         # Whatever it was, the jobs say so and are tried again, each alone; none of it is lost.
+        took("given_back")
         _give_back(run, list(left.values()), error)
+        _tell_failed(run)
         return None
+    seconds = took("done")
+    _log.info("committed" if stage is Stage.PERSIST else "stage done", extra=told(jobs=len(jobs), seconds=seconds))
+    _tell_failed(run)
+    return advanced
+
+
+def _tell_failed(run: _Run) -> None:
+    """After the commit: a job that failed is heard of (G13)."""
+    for failed in run.failed:
+        _log.error("job failed", extra=told(job=failed.job, namespace=failed.namespace, reason=failed.reason, tries=failed.attempts))
+        incidents.job_failed(failed)
+    run.failed.clear()
+
+
+def _fail(run: _Run, tx: Connection, job: Job, reason: str, now: datetime) -> None:
+    fail_jobs(tx, [job.no], reason=reason, now=now)
+    when_committed(tx, lambda: metrics.FAILURES.add(1, stage=run.lease.stage.value, reason=reason_class(reason)))
+    run.failed.append(FailedJob(job.id, run.lease.stage.value, job.scope.namespace, reason, job.attempts + 1))
+
+
+def _count_retries(run: _Run, tx: Connection, number: int, reason: str | BaseException) -> None:
+    when_committed(tx, lambda: metrics.RETRIES.add(number, stage=run.lease.stage.value, reason=reason_class(reason)))
 
 
 def run_through(parts: Parts, lease: Lease, *, worker: str, send: Send, stopped: Callable[[], bool]) -> None:
@@ -194,7 +251,7 @@ def _commit(run: _Run, jobs: Sequence[Job], prepared: Prepared) -> Lease | None:
             leases.end(tx, run.lease, now=now)
         else:
             leases.free_lanes(tx, run.lease.id, now=now, only_empty=True)
-            advanced = leases.advance(tx, run.lease, now=now, times=parts.times)
+            advanced = replace(leases.advance(tx, run.lease, now=now, times=parts.times), jobs=tuple(job.id for job in going))
         if advanced is None:
             claimed = _claim(parts, tx)
         failpoints.hit(f"{run.lease.stage}.before_commit")
@@ -216,10 +273,15 @@ def _stop_failed(run: _Run, tx: Connection, jobs: Sequence[Job], failures: Mappi
         elif failure is None:
             continue
         elif failure.retry_in is None:
-            fail_jobs(tx, [job.no], reason=failure.reason, now=now)
+            _fail(run, tx, job, failure.reason, now)
         else:
             next_at = now + timedelta(seconds=failure.retry_in)
+            _log.info(
+                "job retried",
+                extra=told(job=job.id, namespace=job.scope.namespace, reason=failure.reason, tries=job.attempts + 1, wait=failure.retry_in),
+            )
             postpone_jobs(tx, [job], next_at=next_at, spend=True, alone=job.alone, reason=failure.reason)
+            _count_retries(run, tx, 1, failure.reason)
             waiting_lanes.add(job.lane)
         stopped.add(job.id)
     if behind:
@@ -231,6 +293,7 @@ def _give_back(run: _Run, jobs: Sequence[Job], error: Exception) -> None:
     """After an unexpected failure: jobs of a batch are retried alone; only a job that failed alone spends an attempt."""
     parts = run.parts
     reason = f"{run.lease.stage}: {reason_of(error)}"
+    _log.warning("batch given back", extra=told(jobs=len(jobs), reason=reason, at=line_of(error)))
     with parts.ledger.write() as tx:
         now = parts.clock.now()
         try:
@@ -241,20 +304,21 @@ def _give_back(run: _Run, jobs: Sequence[Job], error: Exception) -> None:
         jobs = [job for job in jobs if job.no in there]
         if isinstance(error, (ServiceUnavailable, EmbedderMismatch)):
             # A part is away, or this process is the wrong one: that is no job's failure. They wait, as they are, for another try.
-            if isinstance(error, EmbedderMismatch):
-                _log.warning("%s", error)
             next_at = now + timedelta(seconds=parts.retry.first_delay)
             for alone in (False, True):
                 same = [job for job in jobs if job.alone is alone]
                 postpone_jobs(tx, same, next_at=next_at, spend=False, alone=alone, reason=reason)
+            _count_retries(run, tx, len(jobs), error)
             leases.hand_back(tx, run.lease, now=now)
             return
         if len(jobs) > 1:
             postpone_jobs(tx, jobs, next_at=now, spend=False, alone=True, reason=reason)
+            _count_retries(run, tx, len(jobs), error)
         for job in jobs if len(jobs) == 1 else ():
             if job.attempts + 1 >= parts.retry.max_attempts:
-                fail_jobs(tx, [job.no], reason=reason, now=now)
+                _fail(run, tx, job, reason, now)
             else:
                 next_at = now + timedelta(seconds=parts.retry.delay(job.attempts))
                 postpone_jobs(tx, [job], next_at=next_at, spend=True, alone=True, reason=reason)
+                _count_retries(run, tx, 1, error)
         leases.hand_back(tx, run.lease, now=now)

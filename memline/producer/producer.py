@@ -6,13 +6,13 @@ import logging
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic
 
-from memline.contracts import failpoints
+from memline.contracts import failpoints, metrics
 from memline.contracts.clock import Clock
 from memline.contracts.errors import Closed, MemlineError, ServiceUnavailable
 from memline.contracts.ids import IdSource
@@ -21,6 +21,7 @@ from memline.contracts.scope import Scope
 from memline.contracts.turn import Turn
 from memline.producer.build import DEFAULT_MAX_TURN, build_turn
 from memline.producer.lane_numbers import LaneNumbers, Stripe
+from memline.producer.policy import WritePolicy
 from memline.producer.spool import Spool
 from memline.producer.stream import TurnStream, was_refused
 
@@ -63,6 +64,7 @@ class Producer:
         max_turn: int = DEFAULT_MAX_TURN,
         retry_every: float = 1.0,
         vision: bool = False,
+        policy: WritePolicy | None = None,
     ) -> None:
         self._redis_url = redis_url
         self._spool_folder = Path(spool_folder)
@@ -71,6 +73,7 @@ class Producer:
         self._prefix = prefix
         self._max_turn = max_turn
         self._vision = vision
+        self._policy = policy
         self._retry_every = retry_every
         self._closed = False
         self._begin()
@@ -106,6 +109,7 @@ class Producer:
         timestamp: object = None,
         idempotency_key: object = None,
         memory_type: object = None,
+        masked: Mapping[str, int] | None = None,
     ) -> tuple[Turn, Status]:
         """Take a turn; where it is now is QUEUED (in Redis) or SPOOLED (on this disk).
 
@@ -127,6 +131,8 @@ class Producer:
             memory_type=memory_type,
             vision=self._vision,
             max_turn=self._max_turn,
+            policy=self._policy,
+            masked=masked,
         )
         lane = scope.lane
         stripe = self._numbers.stripe(lane)
@@ -136,6 +142,7 @@ class Producer:
             turn = replace(turn, producer=stripe.producer, number=stripe.peek(lane))
             status = self._place(turn, lane, stripe)
             stripe.take(lane)
+        metrics.HANDED_OVER.add(1, receipt=status.value)
         return turn, status
 
     def _place(self, turn: Turn, lane: str, stripe: Stripe) -> Status:
@@ -295,8 +302,9 @@ def _keep_draining(producer: weakref.ref[Producer], wake: threading.Event, stop:
             return
         try:
             found._round()
-        except Exception:  # turns wait for this thread: whatever it is, say it and go on
-            _logger.exception("draining the spool failed; it is tried again")
+        except Exception as error:  # noqa: BLE001
+            # Turns wait for this thread: whatever it is, say it and go on. An exception's own words may hold some of a turn.
+            _logger.error("draining the spool failed (%s); it is tried again", type(error).__name__)
         del found
         wake.wait(every)
         wake.clear()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextvars import copy_context
 from queue import Empty, SimpleQueue
 from typing import TypeVar
 
@@ -18,11 +19,12 @@ class NoThread(TimeoutError):
 
 def call_within(function: Callable[[], T], seconds: float) -> T:
     """*function*'s result, or its exception; TimeoutError after *seconds*, while the call goes on in a thread that holds nothing back."""
+    context = copy_context()
     answer: SimpleQueue[tuple[bool, T | BaseException]] = SimpleQueue()
 
     def call() -> None:
         try:
-            answer.put((True, function()))
+            answer.put((True, context.run(function)))
         except BaseException as error:  # noqa: BLE001 - handed to the caller
             answer.put((False, error))
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from memline.contracts import tracing
 from memline.contracts.filters import Filter
 from memline.ledger.memories import within
 from memline.ledger.postings import TermStatistics
@@ -72,7 +73,8 @@ class Phases:
         """Adds what the block takes to a phase; what is not *counted* leaves as much time as before."""
         began = self.timer()
         try:
-            yield
+            with tracing.inner(f"memline search {name}"):
+                yield
         finally:
             took = self.timer() - began
             self.seconds[name] = self.seconds.get(name, 0.0) + took

@@ -36,6 +36,7 @@ from memline.search.guard import Guard
 from memline.search.index.port import Index, KeepsVectors
 from memline.search.index.words_leg import with_postings
 from memline.search.index_in_time import SHARE, IndexInTime
+from memline.search.measured import tell_failed, tell_search
 from memline.search.namespace_weights import NamespaceWeights, Weighing
 from memline.search.nominate import ranks_by_ledger
 from memline.search.question import Question, first_entities, question_of
@@ -174,6 +175,7 @@ class Searcher:
         left_out = None
         if max_tokens is not None:
             hits, left_out = fitting(hits, max_tokens)
+        tell_search(phases.seconds, missing, gathered.incomplete)
         models: Mapping[str, object] = {}
         if explain:
             models = models_in_use(self._embedder, self._analyser, self._index, self._reranker if rerank else None, weighing, missing)
@@ -220,9 +222,13 @@ class Searcher:
 
     def _from_ledger(self, found: Callable[[], T], phases: Phases) -> T:
         """What *found* reads; SQLite is a file of this machine, whose readers wait for nobody."""
-        if self._ledger.is_sqlite:
-            return found()
-        return self._ledger_guard.call(found, max(phases.left, SHARE * self._deadline))
+        try:
+            if self._ledger.is_sqlite:
+                return found()
+            return self._ledger_guard.call(found, max(phases.left, SHARE * self._deadline))
+        except ServiceUnavailable:
+            tell_failed(phases.seconds)
+            raise
 
     def _gather(
         self,

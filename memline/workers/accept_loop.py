@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Protocol
 
-from memline.contracts import failpoints
+from memline.contracts import failpoints, tracing
+from memline.contracts.about import told
 from memline.contracts.errors import MemlineError, ServiceUnavailable, UnknownWireVersion
 from memline.contracts.turn import Turn
 from memline.ledger.accept import accept_turns
@@ -123,7 +124,7 @@ class AcceptLoop:
         """Accepts turns, then finishes their entries. One that the ledger can't take is set aside, the others are not held up by it."""
         parts = self._parts
         try:
-            with parts.ledger.write() as tx:
+            with tracing.each("memline accept", {turn.id: turn.trace for turn in turns}), parts.ledger.write() as tx:
                 now = parts.clock.now()
                 accept_turns(tx, turns, now=now, order_wait=parts.order_wait, entries=entry_ids, clock_margin=parts.clock_margin)
                 claimed = []
@@ -142,6 +143,7 @@ class AcceptLoop:
             self._tries.pop(entry_id, None)
         self._stream.done(entry_ids)
         failpoints.hit("accept.after_done")
+        _log.info("accepted", extra=told(turns=len(turns), batches=len(claimed)))
         self._send(claimed)
         return len(turns)
 

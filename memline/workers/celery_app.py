@@ -10,7 +10,7 @@ from memline.contracts.errors import ServiceUnavailable
 from memline.ledger.jobs import STAGES, Stage
 from memline.ledger.leases import Lease
 
-__all__ = ["MESSAGE_VERSION", "VERSION_HEADER", "CelerySend", "make_app", "queue_of", "task_name"]
+__all__ = ["MESSAGE_VERSION", "VERSION_HEADER", "CelerySend", "jobs_told", "make_app", "queue_of", "task_name"]
 
 #: Seconds after which Redis gives an unacknowledged message to another worker. The lease is shorter: by then the message is stale
 #: and dropped, and the sweep has long retried the jobs.
@@ -23,6 +23,9 @@ VERSION_HEADER = "memline_v"
 #: A message of a newer memline goes back to its queue for so many seconds, so many times; then it is dropped. It only wakes: the sweep
 #: sends a batch that nobody took again.
 TOO_NEW_DELAY, TOO_NEW_TRIES = 5, 12
+
+#: Ids of jobs in what Flower shows; each message of a chain carries them for those after it.
+SHOWN = 3
 
 RunStage = Callable[[Stage, str, int], Lease | None]
 
@@ -89,17 +92,28 @@ def make_app(redis_url: str, *, prefix: str, run: RunStage | None = None, too_ne
 def _register(app: Any, stage: Stage, run: RunStage, too_new: Callable[[], None]) -> None:
     # not shared: an application may have a Celery of its own, and a second app here has a `run` of its own
     @app.task(bind=True, name=task_name(stage), max_retries=TOO_NEW_TRIES, shared=False)
-    def _run(self: Any, *args: Any, **_newer: Any) -> None:
+    def _run(self: Any, *args: Any, **_newer: Any) -> str:
         if (self.request.headers or {}).get(VERSION_HEADER, 1) > MESSAGE_VERSION:
             if self.request.retries == 0:
                 too_new()
             if self.request.retries < TOO_NEW_TRIES:
                 raise self.retry(countdown=TOO_NEW_DELAY)
             self.request.chain = None
-            return
+            return "too new for this memline"
         lease_id, epoch = args
-        if run(stage, lease_id, epoch) is None:
+        # What is returned is shown by Flower, and kept nowhere else.
+        if (after := run(stage, lease_id, epoch)) is None:
             self.request.chain = None  # nothing to go on with: the batch ended, was divided, or is somebody else's
+            return "nothing left to do"
+        return f"{jobs_told(after.jobs)}, on to {after.stage}"
+
+
+def jobs_told(ids: Sequence[str]) -> str:
+    """Jobs as Flower shows them: how many, and the ids of the first few."""
+    if not ids:
+        return "a batch sent again"
+    more = f" and {len(ids) - SHOWN} more" if len(ids) > SHOWN else ""
+    return f"{len(ids)} job{'s' if len(ids) > 1 else ''}: {', '.join(ids[:SHOWN])}{more}"
 
 
 class CelerySend:
@@ -116,7 +130,13 @@ class CelerySend:
             left = STAGES[STAGES.index(lease.stage) :]
             signatures = [
                 self._app.signature(
-                    task_name(stage), args=(lease.id, lease.epoch), immutable=True, headers={VERSION_HEADER: MESSAGE_VERSION}
+                    task_name(stage),
+                    args=(lease.id, lease.epoch),
+                    immutable=True,
+                    headers={VERSION_HEADER: MESSAGE_VERSION},
+                    # what Flower shows: ids, never text, since a message has none
+                    argsrepr=f"batch {lease.id}",
+                    kwargsrepr=jobs_told(lease.jobs),
                 )
                 for stage in left
             ]

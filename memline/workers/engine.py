@@ -12,6 +12,8 @@ from collections import deque
 from collections.abc import Sequence
 from datetime import timedelta
 
+from memline.contracts import incidents
+from memline.contracts.about import line_of, told
 from memline.contracts.errors import MemlineError
 from memline.ledger.leases import Lease
 from memline.outbox.relay import Relay
@@ -20,12 +22,16 @@ from memline.pipeline.runner import claim_and_send, give_back_waiting, run_throu
 from memline.workers.expirer import Expirer
 from memline.workers.loops import Loop
 from memline.workers.pruner import Pruner
+from memline.workers.pulse import LONG_ROUND, Pulse
 from memline.workers.reconcile_loop import LOOK_EVERY, ReconcileTurns
 from memline.workers.sweep import SWEEP_EVERY, sweep_once
 
 __all__ = ["Engine"]
 
 _log = logging.getLogger("memline.engine")
+
+#: The name under which it beats.
+_LOOP = "engine"
 
 
 class Engine:
@@ -38,6 +44,7 @@ class Engine:
         pruner: Pruner | None = None,
         reconcile: ReconcileTurns | None = None,
         expirer: Expirer | None = None,
+        pulse: Pulse | None = None,
     ) -> None:
         self._parts = parts
         self._relay = relay
@@ -47,6 +54,11 @@ class Engine:
         # a thread of its own: turns do not wait while a million objects are compared
         self._reconciling = None if reconcile is None else Loop("reconcile", reconcile.run_once, idle=LOOK_EVERY)
         self._worker = f"engine-{os.getpid()}"
+        self._pulse = pulse
+        if pulse is not None:
+            pulse.expect(_LOOP)
+            if self._reconciling is not None:
+                self._reconciling.ended = pulse.expect("reconcile", rest=LOOK_EVERY, patience=LONG_ROUND)
         self._waiting: deque[Lease] = deque()
         self._wake = threading.Event()
         self._stop = threading.Event()
@@ -83,6 +95,8 @@ class Engine:
         finally:
             try:
                 give_back_waiting(self._parts, self._waiting)
+                if self._pulse is not None:
+                    self._pulse.leave()
             except MemlineError as error:
                 _log.warning("engine: %s", error)  # then they are sent again after a while
 
@@ -101,15 +115,30 @@ class Engine:
                 if self._expirer is not None and not self._draining and self._parts.clock.now() >= next_expire:
                     more = self._expirer.run_once()  # what it could not do in its budget is looked for again soon
                     next_expire = self._parts.clock.now() + timedelta(seconds=SWEEP_EVERY if more else self._expirer.every)
-                if self._work():
+                busy = self._work()
+                self._say(None)
+                if busy:
                     continue
             except Exception as error:  # noqa: BLE001
                 # The ledger does not answer, or worse: nothing is lost, and the engine must outlive what it meets. Errors of memline's
                 # are free of content by contract; of others the class is told.
-                _log.warning("engine: %s", error if isinstance(error, MemlineError) else type(error).__name__)
+                incidents.broke("engine", error)
+                reason = error if isinstance(error, MemlineError) else type(error).__name__
+                _log.warning("engine: %s", reason, extra=told(at=line_of(error)))
+                self._say(error)
             if self._draining:
                 return
             self._wake.wait(SWEEP_EVERY)
+
+    def _say(self, error: Exception | None) -> None:
+        """A round ended: the heartbeat of this engine, by its own thread, since most processes live shorter than a beat."""
+        if self._pulse is None:
+            return
+        self._pulse.ended(_LOOP, error)
+        try:
+            self._pulse.beat_when_due()
+        except MemlineError as missed:
+            _log.warning("engine: %s", missed)
 
     def _work(self) -> bool:
         """One round; False when there was nothing to do."""
@@ -117,6 +146,7 @@ class Engine:
         while self._waiting and not self._stop.is_set():
             run_through(self._parts, self._waiting.popleft(), worker=self._worker, send=self._take, stopped=self._stop.is_set)
             self._relay.run_once()
+            self._say(None)
         return bool(claimed + self._relay.run_once())
 
     def _take(self, leases: Sequence[Lease]) -> None:

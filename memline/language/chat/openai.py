@@ -10,9 +10,11 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 from memline.contracts.errors import ProviderRefused, ProviderUnavailable
+from memline.language.calls import CallTimes, Link
 from memline.language.lazy import Lazy
 from memline.language.ports import ChatReply
-from memline.language.providers import host_of, make_client, provider_errors
+from memline.language.providers import estimated_tokens, host_of, make_client, provider_errors, tokens_of
+from memline.language.usage import Use, tell
 
 if TYPE_CHECKING:
     import openai
@@ -39,13 +41,15 @@ class ReplyForm(IntEnum):
 class OpenAIChat:
     """Asks `POST {base_url}/chat/completions` (`ports.ChatModel`). Thread-safe; a forked child opens its own connections.
 
-    *timeout* in seconds. With a schema the reply is asked for as `json_schema` (strict); where the server answers 400 or 422 to that form,
+    *timeout* in seconds, of one try; *link* tries again, and holds back. With a schema the reply is asked for as `json_schema` (strict); where the server answers 400 or 422 to that form,
     as `json_object`, and then as plain text, both with the schema in the messages. The form that worked is kept for this object.
     """
 
-    def __init__(self, model: str, api_key: str, base_url: str | None = None, timeout: float = 60.0) -> None:
+    def __init__(self, model: str, api_key: str, base_url: str | None = None, timeout: float = 60.0, link: Link | None = None) -> None:
         self._model = model
         self._base_url = base_url
+        self._timeout = timeout
+        self._link = link or Link(host_of(base_url), model, times=CallTimes(budget=timeout, tries=1))
         self._form = ReplyForm.SCHEMA
         self._client: Lazy[openai.OpenAI] = Lazy(lambda: make_client(api_key, base_url, timeout), per_process=True)
 
@@ -63,31 +67,34 @@ class OpenAIChat:
 
         Raises ProviderUnavailable where another try may help, ProviderRefused where it won't.
         """
-        client = self._client.get()  # first: it says which package is missing
+        self._client.get()  # first: it says which package is missing
         import openai
 
-        with provider_errors(f"The model {self._model}", self._base_url):
-            if schema is None:
-                return self._read(client.chat.completions.create(**self._arguments(messages)), ReplyForm.SCHEMA)
-            for form in ReplyForm:
-                if form < self._form:
-                    continue
-                try:
-                    reply = self._read(client.chat.completions.create(**self._arguments(messages, schema, form)), form)
-                except (openai.BadRequestError, openai.UnprocessableEntityError) as error:
-                    if form is ReplyForm.TEXT or not _refuses_form(error):
-                        raise
-                    continue
-                if form > self._form:
-                    _log.warning(
-                        "%s at %s does not take the reply form %s: using %s",
-                        self._model,
-                        host_of(self._base_url),
-                        self._form.name,
-                        form.name,
-                    )
-                    self._form = form
-                return reply
+        deadline = self._link.deadline()
+        if schema is None:
+            return self._try(self._arguments(messages), ReplyForm.SCHEMA, deadline)
+        for form in ReplyForm:
+            if form < self._form:
+                continue
+            try:
+                reply = self._try(self._arguments(messages, schema, form), form, deadline)
+            except ProviderRefused as error:
+                # it stands behind the refusal, where the form was what the server did not take
+                refused = error.__context__
+                form_refused = isinstance(refused, (openai.BadRequestError, openai.UnprocessableEntityError)) and _refuses_form(refused)
+                if form is ReplyForm.TEXT or not form_refused:
+                    raise
+                continue
+            if form > self._form:
+                _log.warning(
+                    "%s at %s does not take the reply form %s: using %s",
+                    self._model,
+                    host_of(self._base_url),
+                    self._form.name,
+                    form.name,
+                )
+                self._form = form
+            return reply
         raise AssertionError("unreachable: the last form returns or raises")
 
     def close(self) -> None:
@@ -95,6 +102,20 @@ class OpenAIChat:
         client = self._client.drop()
         if client is not None:
             client.close()
+
+    def _try(self, arguments: dict[str, Any], form: ReplyForm, deadline: float) -> ChatReply:
+        """One form of the request, tried as often as the link does."""
+        client = self._client.get()
+        reserved = estimated_tokens(arguments["messages"])
+
+        def once(seconds: float) -> ChatReply:
+            with provider_errors(f"The model {self._model}", self._base_url):
+                return self._read(client.chat.completions.create(**arguments, timeout=min(self._timeout, seconds)), form)
+
+        reply, lost = self._link.make(once, tokens=reserved, deadline=deadline)
+        self._link.used(reserved, reply.tokens_in + reply.tokens_out or reserved)
+        tell(Use(self._model, 1, reply.tokens_in, reply.tokens_cached, reply.tokens_out, lost))
+        return reply
 
     def _arguments(
         self, messages: Sequence[Mapping[str, Any]], schema: Mapping[str, Any] | None = None, form: ReplyForm = ReplyForm.SCHEMA
@@ -117,20 +138,20 @@ class OpenAIChat:
         where = f"The model {self._model} at {host_of(self._base_url)}"
         choices = getattr(answer, "choices", None)
         if not isinstance(choices, list):
-            raise ProviderRefused(f"{where} sent no chat completion ({type(answer).__name__}): check the base URL.")
+            raise ProviderRefused(f"{where} sent no chat completion ({type(answer).__name__}): check the base URL.", of_content=False)
         if not choices:
-            raise ProviderUnavailable(f"{where} sent a completion without a choice: it is tried again later.")
+            raise ProviderUnavailable(f"{where} sent a completion without a choice: it is tried again later.", cause="answer")
         message = getattr(choices[0], "message", None)
         if message is None:
-            raise ProviderUnavailable(f"{where} sent a choice without a message: it is tried again later.")
+            raise ProviderUnavailable(f"{where} sent a choice without a message: it is tried again later.", cause="answer")
         text = message.content if isinstance(message.content, str) else ""
         if form is ReplyForm.TEXT and (fenced := _FENCED.fullmatch(text)):
             text = fenced[1]
         finish = choices[0].finish_reason or "stop"
         if not text and getattr(message, "refusal", None):
             finish = "refusal"
-        usage = getattr(answer, "usage", None)
-        return ChatReply(text, getattr(usage, "prompt_tokens", 0) or 0, getattr(usage, "completion_tokens", 0) or 0, finish)
+        tokens_in, tokens_cached, tokens_out = tokens_of(answer)
+        return ChatReply(text, tokens_in, tokens_out, finish, tokens_cached)
 
 
 def _refuses_form(error: openai.APIStatusError) -> bool:

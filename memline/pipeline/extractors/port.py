@@ -1,16 +1,20 @@
-"""The port of an extractor. `ask` is the outside call, `read` makes facts of its answer: the answer is stored between the two."""
+"""The port of an extractor. `ask` is the outside call, `read` makes facts of its answer: the answer is stored between the two.
+
+Two more things an extractor may offer: `window_tokens`, above which a turn is asked in windows, and to take several turns of a lane in one
+call (`UnitExtractor`). One without them is asked turn by turn, each whole.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from memline.contracts.fact import Fact
 from memline.contracts.turn import Message
 
-__all__ = ["Extractor", "Known", "Request"]
+__all__ = ["Extractor", "Known", "ReadFacts", "Request", "UnitExtractor"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,14 @@ class Request:
     of_agent: bool = False
     #: One memory of what the agent did, step by step, is wanted, in place of facts; there is no window then, and nothing is known.
     procedural: bool = False
+    #: Why the last answer to the same request could not be read (memline's own words); None: it is the first ask.
+    corrects: str | None = None
+
+
+class ReadFacts(list[Fact]):
+    """Facts as `read` may return them, with how many links named a memory that was not shown."""
+
+    links_dropped: int = 0
 
 
 class Extractor(Protocol):
@@ -71,5 +83,29 @@ class Extractor(Protocol):
 
         Needs only `request.known`, `request.messages` and `request.procedural`; for a procedural request several facts are taken as the
         lines of one memory.
+        """
+        ...
+
+
+@runtime_checkable
+class UnitExtractor(Extractor, Protocol):
+    """An extractor that takes several consecutive turns of one lane in one call."""
+
+    @property
+    def window_tokens(self) -> int:
+        """Most tokens of new messages in one call, estimated (`tokens.tokens_of`)."""
+        ...
+
+    def ask_unit(self, requests: Sequence[Request]) -> str:
+        """The raw reply to several turns, oldest first. The first request's `window` and `known` are those of all.
+
+        Raises what `ask` raises.
+        """
+        ...
+
+    def divide(self, reply: str, turns: int) -> list[str]:
+        """The share of each of so many turns in a reply, in order, as a reply that `read` takes for that turn's request.
+
+        Raises ReplyUnreadable where a fact does not say of which turn it is.
         """
         ...

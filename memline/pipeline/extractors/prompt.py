@@ -1,4 +1,4 @@
-"""What the chat model is asked: the rules of `prompt.md`, and the turn as one JSON document.
+"""What the chat model is asked: the rules of `prompt.md`, and the turn, or several, as one JSON document.
 
 Every text of a conversation is a JSON string in it, so that no heading, quote or order in a message can change the structure.
 """
@@ -6,7 +6,8 @@ Every text of a conversation is a JSON string in it, so that no heading, quote o
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from typing import Any
 
 from memline.contracts.fact import Relation
@@ -14,7 +15,7 @@ from memline.contracts.message import CONTEXT, CONTEXT_LIMIT, SOURCES, Message, 
 from memline.pipeline.extractors.port import Request
 from memline.pipeline.extractors.rules_files import sections_of, version_of
 
-__all__ = ["SCHEMA", "build_messages", "prompt_version"]
+__all__ = ["SCHEMA", "UNIT_SCHEMA", "again", "build_messages", "build_unit_messages", "prompt_version"]
 
 _FILE = "prompt.md"
 
@@ -57,6 +58,19 @@ SCHEMA: Mapping[str, Any] = {
 }
 
 
+def _unit_schema() -> Mapping[str, Any]:
+    schema: Any = deepcopy(SCHEMA)
+    item = schema["properties"]["memory"]["items"]
+    item["properties"] = {"turn": {"type": "integer"}} | item["properties"]
+    item["required"] = ["turn", *item["required"]]
+    found: Mapping[str, Any] = schema
+    return found
+
+
+#: The same for several turns: each memory says of which it is.
+UNIT_SCHEMA: Mapping[str, Any] = _unit_schema()
+
+
 def prompt_version() -> str:
     """The version of the rules, from the first line of `prompt.md`."""
     return version_of(_FILE)
@@ -64,23 +78,54 @@ def prompt_version() -> str:
 
 def build_messages(request: Request) -> list[dict[str, str]]:
     """The conversation for the chat model: a system message with the rules, a user message with the turn."""
+    document = _moment(request) | _context(request) | _said(request)
+    return [{"role": "system", "content": _rules(request)}, {"role": "user", "content": _json(document)}, *again(request)]
+
+
+def build_unit_messages(requests: Sequence[Request]) -> list[dict[str, str]]:
+    """The same for several turns of one lane, oldest first; what is shown beside them is that of the first."""
+    first = requests[0]
+    rules = _rules(first, "# Several turns\n" + sections_of(_FILE)["unit"])
+    turns = [{"turn": number} | _moment(request) | _said(request) for number, request in enumerate(requests)]
+    return [{"role": "system", "content": rules}, {"role": "user", "content": _json(_context(first) | {"turns": turns})}]
+
+
+def again(request: Request) -> list[dict[str, str]]:
+    """What follows where an answer to the same request could not be read: one more message, which repeats nothing that was said."""
+    if request.corrects is None:
+        return []
+    told = f"{sections_of(_FILE)['again']} {request.corrects}. Answer with the one JSON object, whole, and nothing else."
+    return [{"role": "system", "content": told}]
+
+
+def _rules(request: Request, *more: str) -> str:
     sections = sections_of(_FILE)
-    rules = [sections["facts"]]
+    rules = [sections["facts"], *more]
     if request.of_agent:
         rules.append("# Whose memories\n" + sections["agent"])
     if request.prompt is not None and request.prompt.strip():
         rules.append(f"# Instructions of the application\n{sections['custom']}\n{_json(request.prompt)}")
+    return "\n\n".join(rules)
+
+
+def _moment(request: Request) -> dict[str, Any]:
+    return {"said_at": request.said_at.isoformat(timespec="minutes"), "weekday": request.said_at.strftime("%A")}
+
+
+def _context(request: Request) -> dict[str, Any]:
     told = [message for message in request.window if message.role in (*SOURCES, *CONTEXT) and message.text.strip()]
-    turn: dict[str, Any] = {
-        "said_at": request.said_at.isoformat(timespec="minutes"),
-        "weekday": request.said_at.strftime("%A"),
+    return {
         "known": [{"id": known.short_id, "text": cut(known.text, KNOWN_LIMIT)} for known in request.known],
         "window": [_shown(message, WINDOW_LIMIT) for message in told],
-        "messages": [{"index": index, **_shown(message)} for index, message in enumerate(request.messages) if message.role in SOURCES],
     }
-    if tools := [(index, message) for index, message in enumerate(request.messages) if message.role in CONTEXT and message.text.strip()]:
-        turn["tools"] = [{"index": index, "text": cut(message.text, CONTEXT_LIMIT)} for index, message in tools]
-    return [{"role": "system", "content": "\n\n".join(rules)}, {"role": "user", "content": _json(turn)}]
+
+
+def _said(request: Request) -> dict[str, Any]:
+    new = [(index, message) for index, message in enumerate(request.messages) if message.text.strip()]
+    found: dict[str, Any] = {"messages": [{"index": index, **_shown(message)} for index, message in new if message.role in SOURCES]}
+    if tools := [{"index": index, "text": cut(message.text, CONTEXT_LIMIT)} for index, message in new if message.role in CONTEXT]:
+        found["tools"] = tools
+    return found
 
 
 def _shown(message: Message, limit: int | None = None) -> dict[str, str]:

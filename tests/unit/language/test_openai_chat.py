@@ -159,5 +159,5 @@ def test_a_limit_of_the_server_hands_on_its_wait() -> None:
     with chatting(lambda path, body: error(429, retry_after="3")) as (chat, server):
         with pytest.raises(ProviderUnavailable) as caught:
             chat.complete(ASK, schema=SCHEMA)
-        assert caught.value.retry_after == 3
+        assert caught.value.retry_after is not None and 3 <= caught.value.retry_after <= 6  # spread
         assert len(server.requests) == 1

@@ -40,7 +40,7 @@ class ScriptedChat:
 def test_both_extractors_fit_the_port() -> None:
     extractors: list[Extractor] = [ModelExtractor(ScriptedChat(ChatReply(""))), RuleExtractor()]
     assert [(one.name, one.paid, one.wants_context) for one in extractors] == [
-        ("scripted-1/prompt-2", True, True),
+        ("scripted-1/prompt-3", True, True),
         ("rules-3", False, False),
     ]
 

@@ -148,7 +148,7 @@ def test_who_said_it_and_where_are_read_only_where_they_make_sense(request_with_
         ("user", None),
         ("user", None),
         ("user", None),
-        ("user", None),
+        ("user", 0),
     ]
 
 

@@ -1,0 +1,38 @@
+"""`memline metrics`: all metrics once, or served for Prometheus."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from memline.cli.chosen import chosen
+from memline.cli.screen import note
+
+__all__ = ["metrics"]
+
+
+def metrics(
+    context: typer.Context,
+    serve: Annotated[
+        int | None,
+        typer.Option("--serve", min=0, max=65535, metavar="PORT", help="Serve them at /metrics until Ctrl-C.", show_default=False),
+    ] = None,
+    host: Annotated[str, typer.Option(metavar="ADDRESS", help="Where to listen.")] = "127.0.0.1",
+) -> None:
+    """Print all metrics once in Prometheus's text format: those of the ledger, of Redis, and of the processes of this machine."""
+    from memline.exporting import Exporter
+
+    settings = chosen(context).settings()
+    if serve is None:
+        sys.stdout.write(Exporter(settings, everything=True).page())
+        return
+    from memline.telemetry.metrics_server import MetricsServer
+
+    server = MetricsServer(Exporter(settings).page, host=host, port=serve)
+    note(f"metrics: http://{host}:{server.port}/metrics")
+    try:
+        server.wait()
+    finally:
+        server.close()

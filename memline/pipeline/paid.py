@@ -1,0 +1,147 @@
+"""Calls that cost: noted before they are made, and settled in the transaction that stores their answer (G10, costs)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from sqlalchemy.engine import Connection
+
+from memline.contracts import metrics
+from memline.contracts.errors import ProviderError, ProviderUnavailable
+from memline.language.prices import Prices
+from memline.language.usage import Use, metered, total
+from memline.ledger.calls import begin_calls, drop_calls
+from memline.ledger.counters import count
+from memline.ledger.jobs import Job
+from memline.ledger.usage import Used, add_usage, keep_usage_of_job
+from memline.pipeline.parts import Parts
+
+__all__ = ["Paid", "paid_call", "settle_uses", "tell_metrics"]
+
+
+@dataclass(slots=True)
+class Paid:
+    """A call made for some jobs. `settle` it in the transaction that stores its answer."""
+
+    parts: Parts
+    call: str
+    jobs: Sequence[Job]
+    uses: list[Use] = field(default_factory=list)
+    #: Calls of these jobs whose answer had been lost.
+    repeated: int = 0
+
+    def settle(self, tx: Connection) -> None:
+        """Writes what the call used, to its jobs in equal parts and to the day of their namespaces, and that it has ended.
+
+        To be called last in the transaction. Nothing where nothing was called.
+        """
+        if not self.uses or not self.jobs:
+            return
+        now = self.parts.clock.now()
+        # those that were noted before are counted already
+        count(tx, "repeated_calls", sum(use.repeated for use in self.uses) - self.repeated)
+        drop_calls(tx, self.call, [job.id for job in self.jobs])
+        by_namespace: dict[str, list[Used]] = {}
+        for number, job in enumerate(self.jobs):
+            own = [_used(self.parts.prices, job.scope.namespace, self.call, _part(use, number, len(self.jobs))) for use in total(self.uses)]
+            keep_usage_of_job(tx, job.id, own, now=now)
+            by_namespace.setdefault(job.scope.namespace, []).extend(own)
+        add_usage(tx, [used for some in by_namespace.values() for used in _summed(some)], now=now)
+
+
+@contextmanager
+def paid_call(parts: Parts, call: str, jobs: Sequence[Job], *, model: str, paid: bool = True) -> Iterator[Paid]:
+    """The block in which *call* (`metrics.CALL_KINDS`) is made for *jobs*, whose stored answers are settled after it.
+
+    *model* is what is counted where the part does not tell what it used; *paid* False: the part costs nothing, and nothing is noted.
+    No transaction is open inside. Raises what the block raises.
+    """
+    found = Paid(parts, call, jobs)
+    if not paid:
+        yield found
+        return
+    ids = [job.id for job in jobs]
+    with parts.ledger.write() as tx:
+        found.repeated = begin_calls(tx, call, ids, now=parts.clock.now())
+    try:
+        with metered() as uses:
+            yield found
+    except ProviderError as error:
+        if not (isinstance(error, ProviderUnavailable) and error.answer_lost):
+            with parts.ledger.write() as tx:
+                drop_calls(tx, call, ids)
+        raise
+    found.uses = [*(uses or [Use(model)]), Use(model, calls=0, repeated=found.repeated)]
+    tell_metrics(parts.prices, call, found.uses)
+
+
+def settle_uses(tx: Connection, parts: Parts, call: str, namespace: str, uses: Sequence[Use]) -> None:
+    """Writes what a call used that was made for no job (an update, an import), to its namespace's day."""
+    add_usage(tx, [_used(parts.prices, namespace, call, use) for use in total(uses)], now=parts.clock.now())
+    tell_metrics(parts.prices, call, uses)
+
+
+def tell_metrics(prices: Prices, call: str, uses: Sequence[Use]) -> None:
+    """Tokens and money, for the metrics of this process."""
+    for use in uses:
+        for kind, number in (
+            ("input", use.tokens_in - use.tokens_cached),
+            ("cached", use.tokens_cached),
+            ("output", use.tokens_out),
+        ):
+            metrics.TOKENS.add(number, call=call, model=use.model, kind=kind)
+        if cost := prices.nanodollars(use):
+            metrics.COST.add(cost / 1e9, call=call, model=use.model)
+
+
+def _part(use: Use, number: int, of: int) -> Use:
+    """The share of a call that the job of this number bears; all shares together are the call. The first job has the call itself."""
+
+    def share(whole: int) -> int:
+        return whole * (number + 1) // of - whole * number // of
+
+    first = number == 0
+    return Use(
+        use.model,
+        use.calls if first else 0,
+        share(use.tokens_in),
+        share(use.tokens_cached),
+        share(use.tokens_out),
+        use.repeated if first else 0,
+    )
+
+
+def _used(prices: Prices, namespace: str, call: str, use: Use) -> Used:
+    cost = prices.nanodollars(use)
+    return Used(
+        namespace,
+        call,
+        use.model,
+        use.calls,
+        use.repeated,
+        use.tokens_in,
+        use.tokens_cached,
+        use.tokens_out,
+        cost or 0,
+        use.calls if cost is None else 0,
+    )
+
+
+def _summed(found: Sequence[Used]) -> list[Used]:
+    by_model: dict[str, list[Used]] = {}
+    for used in found:
+        by_model.setdefault(used.model, []).append(used)
+    return [
+        Used(
+            some[0].namespace,
+            some[0].call,
+            model,
+            *(
+                sum(getattr(each, name) for each in some)
+                for name in ("calls", "repeated", "tokens_in", "tokens_cached", "tokens_out", "nanodollars", "unpriced")
+            ),
+        )
+        for model, some in by_model.items()
+    ]

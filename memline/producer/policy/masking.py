@@ -1,0 +1,71 @@
+"""One text: what is found in it, and the text with placeholders in those places."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from memline.contracts.policy import Kind
+from memline.producer.policy.cards import find_cards
+from memline.producer.policy.found import Found, lowered
+from memline.producer.policy.named_keys import find_named_keys
+from memline.producer.policy.passwords import find_passwords
+from memline.producer.policy.personal import find_emails, find_ibans, find_phones, find_ssns
+from memline.producer.policy.private_keys import find_private_keys
+from memline.producer.policy.provider_keys import find_provider_keys
+
+__all__ = ["find", "masked", "placeholder"]
+
+#: Of two that overlap, which one tells the kind.
+_RANK = {kind: rank for rank, kind in enumerate((Kind.PRIVATE_KEY, Kind.CARD, Kind.API_KEY, Kind.PASSWORD, *Kind))}
+
+
+def placeholder(kind: Kind) -> str:
+    """What stands in a masked text."""
+    return f"[masked: {kind.label}]"
+
+
+def find(text: str, kinds: Collection[Kind]) -> list[Found]:
+    """Everything of *kinds* in *text*, in order; what overlaps is one, of the kind that says more."""
+    found = sorted(_all(text, kinds))
+    whole: list[Found] = []
+    for each in found:
+        if whole and each.start < whole[-1].end:
+            last = whole[-1]
+            kind = min(last.kind, each.kind, key=_RANK.__getitem__)
+            whole[-1] = Found(last.start, max(last.end, each.end), kind)
+        elif each.start < each.end:
+            whole.append(each)
+    return whole
+
+
+def masked(text: str, found: list[Found]) -> str:
+    """*text* with a placeholder in each place of *found*."""
+    parts: list[str] = []
+    end = 0
+    for each in found:
+        parts += (text[end : each.start], placeholder(each.kind))
+        end = each.end
+    return "".join((*parts, text[end:]))
+
+
+def _all(text: str, kinds: Collection[Kind]) -> Iterator[Found]:
+    if len(text) < 4:
+        return
+    low = lowered(text)
+    if Kind.PRIVATE_KEY in kinds:
+        yield from find_private_keys(text, low)
+    if Kind.API_KEY in kinds:
+        yield from find_provider_keys(text, low)
+        yield from find_named_keys(text, low)
+    if Kind.PASSWORD in kinds:
+        yield from find_passwords(text, low)
+    if Kind.CARD in kinds:
+        yield from find_cards(text)
+    if Kind.EMAIL in kinds:
+        yield from find_emails(text)
+    if Kind.PHONE in kinds:
+        yield from find_phones(text)
+    if Kind.IBAN in kinds:
+        yield from find_ibans(text)
+    if Kind.SSN in kinds:
+        yield from find_ssns(text)

@@ -1,0 +1,181 @@
+"""The folder in which the processes of one machine keep their counts: a file each, read as one, bounded however often they start.
+
+What a dead process left is added to the file of its group, `GROUP.past`, and its own is removed. The past names the files it has taken
+in, so whoever dies between the two leaves nothing that is counted twice; a reader takes the past last and passes over what it names, so
+it needs no lock. A group is what one endpoint serves: the processes of a worker with a port of its own (`port-N`), or all others
+(`machine`).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import logging
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from memline.telemetry.counts_file import CountsFile, Key, read_counts, write_counts
+
+__all__ = ["MACHINE", "Counts", "CountsFolder", "port_group"]
+
+#: The group of processes that have no endpoint of their own.
+MACHINE = "machine"
+
+#: By key and number of values: a histogram with other buckets, of another version, is another one.
+Counts = dict[tuple[Key, int], tuple[float, ...]]
+
+#: Files whose taking in a past remembers: as many as may end while one reader reads.
+_REMEMBERED = 256
+#: The entry of a past that holds those names.
+_FOLDED = "folded"
+
+_FILE = re.compile(r"(?P<group>[a-z]+(?:-\d+)?)\.(?P<owner>[0-9a-f]+-[0-9a-f]+)\.counts")
+_PAST = re.compile(r"(?P<group>[a-z]+(?:-\d+)?)\.past")
+
+_log = logging.getLogger("memline.metrics")
+
+
+def port_group(port: int | None) -> str:
+    """The group of a process whose counts are served at *port*; None: by whoever serves the machine."""
+    return MACHINE if port is None else f"port-{port}"
+
+
+class CountsFolder:
+    """One such folder; it may not exist yet."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def new_file(self, group: str) -> CountsFile:
+        """A file for this process, and its folder. Raises OSError where it can't be made."""
+        self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with self._locked(wait=True):
+            self._take_in_the_dead()
+            # made and locked in one step, as seen by those who look for the dead
+            return CountsFile(self.path / f"{group}.{os.getpid():x}-{os.urandom(4).hex()}.counts")
+
+    def take_in_the_dead(self) -> None:
+        """Adds what ended processes left to their groups' pasts; nothing where another process is at it."""
+        if not self.path.is_dir():
+            return
+        with self._locked(wait=False) as ours:
+            if ours:
+                self._take_in_the_dead()
+
+    def read(self, group: str | None = None) -> Counts:
+        """The sums of a group (None: of all): counters and histograms of the living and the dead, the highest gauge of the living."""
+        found: dict[str, Counts] = {}
+        alive: dict[str, bool] = {}
+        for name in self._names(_FILE, group):
+            raw = _bytes_of(self.path / name)
+            if raw is not None:
+                found[name] = {(key, len(values)): values for key, values in read_counts(raw)}
+                alive[name] = not _is_dead(self.path / name)
+        sums: Counts = {}
+        for name in self._names(_PAST, group):
+            past, folded = _past(self.path / name)
+            for gone in folded:
+                found.pop(gone, None)
+            _merge(sums, past)
+        for name, counts in found.items():
+            _merge(sums, counts if alive[name] else _lasting(counts))
+        return sums
+
+    def _take_in_the_dead(self) -> None:
+        dead: dict[str, list[str]] = {}
+        for name in self._names(_FILE, None):
+            if _is_dead(self.path / name):
+                dead.setdefault(_group(name), []).append(name)
+        for group, names in dead.items():
+            path = self.path / f"{group}.past"
+            sums, folded = _past(path)
+            for name in names:
+                raw = _bytes_of(self.path / name)
+                if raw is not None and name not in folded:
+                    _merge(sums, _lasting({(key, len(values)): values for key, values in read_counts(raw)}))
+            folded = [*[name for name in folded if name not in names], *names][-max(_REMEMBERED, len(names)) :]
+            fresh = path.with_suffix(".new")
+            # the names stand in the same file as the sums: both are there, or neither
+            fresh.write_bytes(write_counts({((_FOLDED, json.dumps(folded)), 0): (), **sums}))
+            fresh.replace(path)
+            for name in names:
+                (self.path / name).unlink(missing_ok=True)
+
+    def _names(self, pattern: re.Pattern[str], group: str | None) -> list[str]:
+        try:
+            names = [path.name for path in self.path.iterdir()]
+        except FileNotFoundError:
+            return []
+        matches = [match for name in names if (match := pattern.fullmatch(name))]
+        return sorted(match[0] for match in matches if group in (None, match["group"]))
+
+    @contextmanager
+    def _locked(self, *, wait: bool) -> Iterator[bool]:
+        """Only one process at a time changes which files there are; yields False where another one does and *wait* is not asked for."""
+        handle = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            except BlockingIOError:
+                yield False
+                return
+            yield True
+        finally:
+            os.close(handle)
+
+
+def _is_dead(path: Path) -> bool:
+    """Whether no process holds the file any more."""
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return False  # it is gone, or not ours to judge
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    finally:
+        os.close(handle)
+    return True
+
+
+def _past(path: Path) -> tuple[Counts, list[str]]:
+    """The sums of a past, and the files that it took in."""
+    sums: Counts = {}
+    folded: list[str] = []
+    for key, values in read_counts(_bytes_of(path) or b""):
+        if key[0] == _FOLDED:
+            folded = json.loads(key[1])
+        else:
+            sums[key, len(values)] = values
+    return sums, folded
+
+
+def _merge(into: Counts, counts: Counts) -> None:
+    for key, values in counts.items():
+        before = into.get(key)
+        if before is None:
+            into[key] = values
+        elif key[0][0] == "g":
+            into[key] = tuple(max(pair) for pair in zip(before, values, strict=True))
+        else:
+            into[key] = tuple(one + other for one, other in zip(before, values, strict=True))
+
+
+def _lasting(counts: Counts) -> Counts:
+    """What stays of a process that ended: what it set says nothing any more."""
+    return {key: values for key, values in counts.items() if key[0][0] != "g"}
+
+
+def _group(name: str) -> str:
+    return name.split(".", 1)[0]
+
+
+def _bytes_of(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
