@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import random
 import re
 import threading
 from datetime import timedelta
@@ -13,9 +14,11 @@ from memline.contracts.errors import ConfigurationError, EvictingRedis, MemlineE
 from memline.contracts.ids import IdSource, TimeOrderedIds
 from memline.observing import observe
 from memline.producer.policy import read_policy
+from memline.provider_links import build_calls, build_link, tell_of
 from memline.settings import Settings, sqlite_url
 
 if TYPE_CHECKING:
+    from memline.language.calls import Calls
     from memline.language.ports import Analyser, ChatModel, Embedder
     from memline.ledger.session import Ledger
     from memline.outbox.erase import Eraser
@@ -248,12 +251,39 @@ class House:
                 api_key=self._openai_key("MEMLINE_EMBEDDER"),
                 base_url=settings.openai_base_url,
                 timeout=min(20.0, settings.model_timeout),
+                link=build_link(settings, self.calls, settings.embedding_model, "embed"),
             )
         if settings.embedder in ("auto", "local"):
             from memline.language.embedders.usem3 import LocalEmbedder
 
             return LocalEmbedder()
         return cast("Embedder", self._loaded("embedder", settings.embedder))
+
+    def _build_search_embedder(self) -> Embedder:
+        """What embeds questions: the embedder, told to the metrics; one behind a server does not wait, as a search does not."""
+        from memline.language.metered import MeteredEmbedder
+
+        settings = self.settings
+        if not self.embedder.paid:
+            return self.embedder
+        embedder = self.embedder
+        if self._given_embedder is None and settings.uses_openai_embedder():
+            from memline.language.embedders.openai import OpenAIEmbedder
+
+            embedder = OpenAIEmbedder(
+                settings.embedding_model,
+                settings.embedding_dimension,
+                api_key=self._openai_key("MEMLINE_EMBEDDER"),
+                base_url=settings.openai_base_url,
+                timeout=min(20.0, settings.model_timeout),
+                link=build_link(settings, self.calls, settings.embedding_model, "search", timeout=min(20.0, settings.model_timeout)),
+            )
+        return MeteredEmbedder(embedder, tell_of(settings, "search"))
+
+    @property
+    def calls(self) -> Calls:
+        """What the calls of models' servers share: limits and breaker."""
+        return cast("Calls", self._once("_calls", lambda: build_calls(self.settings, self.ids)))
 
     @property
     def extractor(self) -> Extractor:
@@ -266,7 +296,7 @@ class House:
         if settings.uses_model() or self._given_chat_model is not None:
             from memline.pipeline.extractors.model import ModelExtractor
 
-            return ModelExtractor(self._build_chat_model())
+            return ModelExtractor(self._build_chat_model(), window_tokens=settings.model_window)
         if settings.extractor in ("auto", "rules"):
             from memline.pipeline.extractors.rules import RuleExtractor
 
@@ -282,20 +312,23 @@ class House:
         from memline.pipeline.images import ImageReader
 
         model = cast("str", self.settings.vision_model)
-        return ImageReader(self._chat_model_of(model, "vision_model", self.settings.model_timeout, asks="MEMLINE_VISION_MODEL"))
+        return ImageReader(self._chat_model_of(model, "vision_model", "vision", asks="MEMLINE_VISION_MODEL"))
 
-    def _build_chat_model(self, *, timeout: float | None = None, asks: str = "MEMLINE_EXTRACTOR") -> ChatModel:
+    def _build_chat_model(self) -> ChatModel:
         if self._given_chat_model is not None:
             return self._given_chat_model
-        return self._chat_model_of(self.settings.chat_model, "chat_model", timeout or self.settings.model_timeout, asks=asks)
+        return self._chat_model_of(self.settings.chat_model, "chat_model", "extract", asks="MEMLINE_EXTRACTOR")
 
-    def _chat_model_of(self, model: str, setting: str, timeout: float, *, asks: str) -> ChatModel:
-        """The model of a setting, by its name or its import path."""
+    def _chat_model_of(self, model: str, setting: str, call: str, *, asks: str, timeout: float | None = None) -> ChatModel:
+        """The model of a setting, by its name or its import path. *timeout*: somebody waits for its answer, for so long."""
         if _IMPORT_PATH.fullmatch(model):  # not the name of a model, such as llama3.1:8b
             return cast("ChatModel", self._loaded(setting, model))
         from memline.language.chat.openai import OpenAIChat
 
-        return OpenAIChat(model, api_key=self._openai_key(asks), base_url=self.settings.openai_base_url, timeout=timeout)
+        settings = self.settings
+        link = build_link(settings, self.calls, model, call, timeout=timeout)
+        key, limit = self._openai_key(asks), timeout or settings.model_timeout
+        return OpenAIChat(model, api_key=key, base_url=settings.openai_base_url, timeout=limit, link=link)
 
     def _openai_key(self, setting: str) -> str:
         if self.settings.openai_api_key is None:
@@ -379,9 +412,11 @@ class House:
         return cast("Parts", self._once("_parts", self._build_parts))
 
     def _build_parts(self) -> Parts:
+        from memline.language.prices import Prices
         from memline.ledger.claim import ClaimLimits
         from memline.ledger.history import HistoryMode
         from memline.ledger.leases import LeaseTimes
+        from memline.pipeline.extractors.port import UnitExtractor
         from memline.pipeline.parts import Parts, RetryPolicy
 
         settings = self.settings
@@ -394,8 +429,16 @@ class House:
             clock=self.clock,
             ids=self.ids,
             times=LeaseTimes(lease=settings.lease, resend=settings.resend),
-            limits=ClaimLimits(in_flight=settings.in_flight, batch=settings.batch, unit=settings.batch),
-            retry=RetryPolicy(max_attempts=settings.max_attempts),
+            limits=ClaimLimits(
+                in_flight=settings.in_flight,
+                batch=settings.batch,
+                unit=settings.batch,
+                # an extractor of the application's own that takes one turn at a time is given one
+                paid_unit=settings.coalesce if isinstance(self.extractor, UnitExtractor) else 1,
+                unit_size=4 * settings.model_window,
+            ),
+            retry=RetryPolicy(max_attempts=settings.max_attempts, jitter=random.random),
+            prices=Prices.of(settings.prices),
             order_wait=settings.order_wait,
             clock_margin=settings.clock_margin,
             history=HistoryMode(settings.history),
@@ -491,7 +534,7 @@ class House:
                     self.ledger,
                     self.index,
                     self.analyser,
-                    self.embedder,
+                    self._build_search_embedder(),
                     self.clock,
                     deadline=self.settings.search_deadline,
                     reranker=self.reranker,
@@ -518,11 +561,15 @@ class House:
             key = settings.rerank_api_key
             return HttpReranker(settings.rerank_url, settings.rerank_model, None if key is None else key.get_secret_value())
         if settings.reranker == "llm":
+            from memline.language.metered import MeteredChat
             from memline.search.rerank.llm import LlmReranker
 
             # a call that nobody waits for any more should not be paid for much longer
             timeout = min(settings.search_deadline, settings.model_timeout)
-            return LlmReranker(self._build_chat_model(timeout=timeout, asks="MEMLINE_RERANKER"))
+            chat = self._given_chat_model or self._chat_model_of(
+                settings.chat_model, "chat_model", "rerank", asks="MEMLINE_RERANKER", timeout=timeout
+            )
+            return LlmReranker(MeteredChat(chat, tell_of(settings, "rerank")))
         return cast("Reranker", self._loaded("reranker", cast("str", settings.reranker)))
 
     @property
@@ -546,6 +593,8 @@ class House:
             if producer is not None:
                 producer.close(timeout)
             if (close := getattr(self.built("_reranker"), "close", None)) is not None:
+                close()
+            if (close := getattr(getattr(self.built("_calls"), "limiter", None), "close", None)) is not None:
                 close()
             for name in ("_index", "_weaviate_server", "_ledger"):
                 part = self.built(name)

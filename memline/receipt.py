@@ -41,8 +41,16 @@ class Receipt:
 
     @property
     def results(self) -> list[dict[str, Any]]:
-        """{"id", "memory", "event"} for each fact: ADD, or DUPLICATE with the id of the memory that was there. Empty until committed."""
+        """{"id", "memory", "event"} for each fact: ADD, or DUPLICATE with the id of the memory that was there. Empty until committed.
+
+        An added one that is close to memories that were there says to which: "near": [{"id", "similarity"}]. Both are kept.
+        """
         return [dict(result) for result in self.refresh().results]
+
+    @property
+    def notes(self) -> dict[str, int]:
+        """What else there is to tell (`contracts.receipt.ReceiptState.notes`): in how many windows a long turn was read, what was left out."""
+        return dict(self.refresh().notes)
 
     @property
     def reason(self) -> str | None:

@@ -16,6 +16,7 @@ __all__ = ["Settings", "load_settings", "sqlite_url"]
 #: At most a year, and at most a century: more is a slip, and some of it no date could hold.
 _Seconds = Annotated[float, Field(gt=0, le=31_536_000, allow_inf_nan=False)]
 _SecondsOrNone = Annotated[float, Field(ge=0, le=31_536_000, allow_inf_nan=False)]
+_PerMinute = Annotated[int, Field(ge=1, le=1_000_000_000)]
 _Days = Annotated[float, Field(gt=0, le=36_500, allow_inf_nan=False)]
 _Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 _WholeDays = Annotated[int, Field(ge=0, le=36_500)]
@@ -101,8 +102,28 @@ class Settings(BaseSettings):
     resend: _Seconds = Field(5.0, description="A batch that nobody took for this long is sent again.")
     in_flight: int = Field(8, ge=1, description="Batches on their way at a time.")
     batch: int = Field(32, ge=1, le=1000, description="Most jobs in a batch.")
+    coalesce: int = Field(
+        8, ge=1, le=100, description="Turns waiting in one lane that a model extracts in one call, where they fit its window. 1: each alone."
+    )
+    model_window: int = Field(
+        8000,
+        ge=500,
+        le=1_000_000,
+        description="Tokens of new messages (estimated) that a model is asked at once. A longer turn is read in windows; about 6000 go beside.",
+    )
     max_attempts: int = Field(6, ge=1, description="Tries before a job is failed.")
     model_timeout: _Seconds = Field(45.0, description="Deadline of a model's call; must be shorter than the lease.")
+    requests_per_minute: _PerMinute | None = Field(
+        None, description="Most calls a minute of a chat model, of all workers together (each model apart); unset: no limit of memline's."
+    )
+    tokens_per_minute: _PerMinute | None = Field(None, description="Most tokens a minute of a chat model, in and out, likewise.")
+    embedding_requests_per_minute: _PerMinute | None = Field(None, description="Most calls a minute of the embedder, likewise.")
+    embedding_tokens_per_minute: _PerMinute | None = Field(None, description="Most tokens a minute of the embedder, likewise.")
+    prices: str | None = Field(
+        None,
+        description='Dollars per million tokens, as JSON: `{"gpt-5-mini": {"in": 0.25, "cached": 0.025, "out": 2.0}}`; over the published '
+        "ones that memline knows.",
+    )
     search_deadline: _Seconds = Field(
         2.0, description="Deadline of a search: what has not answered by then is left out and named. The reranker llm needs more."
     )

@@ -22,7 +22,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-__all__ = ["PostgresServer", "Proxy", "RedisServer", "free_port", "in_child", "postgres_binaries", "redis_binary"]
+__all__ = ["PostgresServer", "Proxy", "RedisServer", "free_port", "in_child", "postgres_binaries", "redis_binary", "within_reach"]
 
 
 def free_port() -> int:
@@ -229,7 +229,7 @@ class PostgresServer:
             nobody = pwd.getpwnam("nobody")
             os.chown(self.folder, nobody.pw_uid, nobody.pw_gid)
             self._as |= {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
-        self._bin = _within_reach(postgres_binaries(), self.folder)
+        self._bin = within_reach(postgres_binaries(), self.folder)
 
     @property
     def pid(self) -> int:
@@ -358,7 +358,7 @@ def postgres_binaries() -> Path:
     return max(installed, key=lambda path: int(path.parent.name))
 
 
-def _within_reach(binaries: Path, folder: Path) -> Path:
+def within_reach(binaries: Path, folder: Path) -> Path:
     """*binaries*, or a copy of the installation in *folder* where `nobody` may not enter the folder that they are in."""
     if os.geteuid() != 0 or all(above.stat().st_mode & stat.S_IXOTH for above in (binaries, *binaries.parents)):
         return binaries

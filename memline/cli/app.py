@@ -8,9 +8,11 @@ from typing import Annotated
 import typer
 
 from memline.cli import (
+    backup,
     calibrate,
     changes,
     changing,
+    check,
     demo,
     doctor,
     erase,
@@ -95,6 +97,7 @@ app.command("import", rich_help_panel=_USE)(importing.import_file)
 app.command("export", rich_help_panel=_USE)(export.export)
 app.command("receipt", rich_help_panel=_USE)(turns.receipt)
 
+app.command("check", rich_help_panel=_RUN)(check.check)
 app.command("health", rich_help_panel=_RUN)(health.health)
 app.add_typer(jobs.app, name="jobs", rich_help_panel=_RUN)
 app.command("worker", rich_help_panel=_RUN)(worker.worker)
@@ -110,4 +113,6 @@ app.command("purge", rich_help_panel=_RUN)(purge.purge)
 app.add_typer(erase.app, name="tombstones", rich_help_panel=_RUN)
 app.add_typer(namespaces.app, name="namespace", rich_help_panel=_RUN)
 app.command("migrate", rich_help_panel=_RUN)(migrate.migrate)
+app.command("backup", rich_help_panel=_RUN)(backup.backup)
+app.command("restore", rich_help_panel=_RUN)(backup.restore)
 app.command("sim", rich_help_panel=_RUN)(sim.sim)

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["COLUMNS", "flower"]
 
-#: Of the page of tasks, in their order: what ran, for which batch and jobs, what came of it, how long it took, where.
-COLUMNS = "name,state,args,kwargs,result,received,started,runtime,worker"
+#: Of the page of tasks, in their order: what ran, for which jobs, what came of it, how long it took, when, in which batch, where.
+COLUMNS = "name,state,kwargs,result,runtime,received,args,worker"
 
 #: Tasks that Flower keeps: about 1,600 chains.
 _TASKS = 10_000

@@ -68,7 +68,8 @@ class ReceiptState:
 
     id: str
     status: Status
-    #: mem0's shape: {"id", "memory", "event"} for each fact of the turn.
+    #: mem0's shape: {"id", "memory", "event"} for each fact of the turn; for one that is close to memories that were there also "near":
+    #: [{"id", "similarity"}], nearest first.
     results: tuple[dict[str, Any], ...] = field(default_factory=tuple)
     #: Why it ended as it did, or why it has no memory; content-free.
     reason: str | None = None
@@ -78,5 +79,8 @@ class ReceiptState:
     stage: str | None = None
     #: Every stage is done: entities are linked and messages saved, too.
     finished: bool = False
+    #: What else there is to tell of its extraction, numbers only: `windows` it was asked in where it was long, `left_out` facts of the
+    #: assistant beyond what a turn may have, `pasted` facts that only repeated memories which stood in the turn.
+    notes: Mapping[str, int] = field(default_factory=dict)
     #: What the write policy masked in its text: {kind: how often}.
     masked: Mapping[str, int] = field(default_factory=dict)

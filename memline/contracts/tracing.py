@@ -89,13 +89,13 @@ def inner(name: str, **attributes: Value) -> Iterator[None]:
 
 
 @contextmanager
-def each(name: str, parents: Mapping[str, str | None], **attributes: Value) -> Iterator[None]:
+def each(name: str, parents: Mapping[str, str | None], *, key: str = "job", **attributes: Value) -> Iterator[None]:
     """A span for each of several things (key -> `traceparent`, None: not traced) around one block that does them together.
 
-    `span_of(key, …)` inside the block, also in a thread with a copy of its context, makes a child of a thing's span. The key is an
-    attribute of its span, `job`, and their number is `batch_size`.
+    `span_of(key, …)` inside the block, also in a thread with a copy of its context, makes a child of a thing's span. What *key* names
+    is an attribute of a thing's span, and their number is `batch_size`.
     """
-    traced = {} if _tracer is None else {key: Traced(parent, {"job": key}) for key, parent in parents.items() if parent is not None}
+    traced = {} if _tracer is None else {thing: Traced(parent, {key: thing}) for thing, parent in parents.items() if parent is not None}
     if _tracer is None or not traced:
         yield
         return

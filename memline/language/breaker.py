@@ -1,6 +1,6 @@
 """A breaker a server: after some outages in a row nobody calls it for a while, then one tries.
 
-An outage is a connection that fails, an answer that does not come in time, a 5xx. A 429 is none: the server is there, and asks for patience.
+An outage is a connection that fails, an answer that does not come in time, a 5xx. A 429 is none: the server is there, and asks to wait.
 """
 
 from __future__ import annotations

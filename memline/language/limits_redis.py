@@ -116,9 +116,7 @@ class RedisLimiter:
         keys = [f"{self._prefix}:limit:{server}", f"{self._prefix}:limit-processes"]
         try:
             script = self._client.get()[1]
-            reserved, wait, self._processes = script(
-                keys=keys, args=[verb, f"{self._process}-{os.getpid()}", amount, *numbers, int(first)]
-            )
+            reserved, wait, self._processes = script(keys=keys, args=[verb, f"{self._process}-{os.getpid()}", amount, *numbers, int(first)])
         except redis.RedisError as error:
             self._away_until = self._clock() + _LEFT_ALONE
             metrics.LIMIT_FALLBACKS.add()

@@ -89,7 +89,7 @@ def _parsed(text: str) -> dict[str, Price]:
             raise ConfigurationError(f"{wrong}; {model!r} needs in, and may have cached and out.")
         if not all(_is_price(value) for value in given.values()):
             raise ConfigurationError(f"{wrong}; a price of {model!r} is no number of 0 or more.")
-        found[model] = Price(float(given["in"]), float(given["cached"] if "cached" in given else given["in"]), float(given["out"] if "out" in given else 0))
+        found[model] = Price(float(given["in"]), float(given["cached"] if "cached" in given else given["in"]), float(given.get("out", 0)))
     return found
 
 

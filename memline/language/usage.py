@@ -12,9 +12,9 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
-from memline.language.ports import ChatModel, ChatReply
+from memline.language.ports import ChatModel, ChatReply, Embedder, Vectors
 
-__all__ = ["Use", "complete", "metered", "tell", "total"]
+__all__ = ["Use", "asked", "embedded", "metered", "tell", "total"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ def tell(use: Use) -> None:
         meter.append(use)
 
 
-def complete(chat: ChatModel, messages: Sequence[Mapping[str, Any]], *, schema: Mapping[str, Any] | None = None) -> ChatReply:
+def asked(chat: ChatModel, messages: Sequence[Mapping[str, Any]], *, schema: Mapping[str, Any] | None = None) -> ChatReply:
     """`chat.complete`, and what it used is told, also by a model of the application's own, whose reply alone says it."""
     meter = _METER.get()
     before = 0 if meter is None else len(meter)
@@ -75,3 +75,13 @@ def total(uses: Sequence[Use]) -> list[Use]:
         )
         for model, some in sorted(by_model.items())
     ]
+
+
+def embedded(embedder: Embedder, texts: Sequence[str]) -> Vectors:
+    """`embedder.embed`, and that it was called is told, also of an embedder of the application's own, whose tokens nobody knows."""
+    meter = _METER.get()
+    before = 0 if meter is None else len(meter)
+    vectors = embedder.embed(texts)
+    if meter is not None and len(meter) == before:
+        meter.append(Use(embedder.model))
+    return vectors

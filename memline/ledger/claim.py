@@ -30,8 +30,10 @@ class ClaimLimits:
     batch: int = 32
     #: Consecutive jobs of one lane that go as one unit.
     unit: int = 32
-    #: The same for jobs that a paid model extracts: each of them wants to see what the one before left.
+    #: The same for turns that a paid model extracts: so many are asked in one call. 1: each wants to see what the one before left.
     paid_unit: int = 1
+    #: Most characters of their messages, as the ledger keeps them, that go together so; how many tokens those are, extract counts.
+    unit_size: int = 32_000
 
 
 def claim(tx: Connection, *, now: datetime, limits: ClaimLimits, times: LeaseTimes, new_id: Callable[[], str], paid: bool) -> list[Lease]:
@@ -89,8 +91,9 @@ def _ready_units(tx: Connection, *, now: datetime, limits: ClaimLimits, paid: bo
     other = jobs.alias()
     open_ahead = sa.and_(other.c.lane == lanes.c.key, other.c.finished_at.is_(None), other.c.position.is_not(None))
     head = sa.select(sa.func.min(other.c.position)).where(open_ahead).correlate(lanes).scalar_subquery()
+    together = paid and limits.paid_unit > 1
     rows = tx.execute(
-        sa.select(jobs.c.no, jobs.c.id, jobs.c.lane, jobs.c.stage, jobs.c.alone, jobs.c.infer, jobs.c.next_at)
+        sa.select(*_of_unit(together), jobs.c.no, jobs.c.id, jobs.c.lane, jobs.c.stage, jobs.c.alone, jobs.c.infer, jobs.c.next_at)
         .join(lanes, lanes.c.key == jobs.c.lane)
         .where(
             jobs.c.lane.in_(list(order)),
@@ -113,13 +116,28 @@ def _unit(waiting: _Unit, *, now: datetime, limits: ClaimLimits, paid: bool) -> 
         return []
     if head.alone:
         return [head]
-    most = limits.paid_unit if paid and head.stage == Stage.EXTRACT else limits.unit
+    extracting = paid and head.stage == Stage.EXTRACT
+    most = limits.paid_unit if extracting else limits.unit
     unit = [head]
+    size = head.size
     for row in waiting[1:]:
         if row.alone or _waits(row, now) or row.stage != head.stage or len(unit) >= (most if row.infer or head.infer else limits.unit):
             break
+        size += row.size
+        if extracting and (row.infer or head.infer) and not (row.joins and head.joins and size <= limits.unit_size):
+            break
         unit.append(row)
     return unit
+
+
+def _of_unit(together: bool) -> list[sa.ColumnElement[Any]]:
+    """What decides whether a turn may be asked in one call with others: the size of its messages, and that nothing sets it apart."""
+    if not together:
+        return [sa.literal(0).label("size"), sa.true().label("joins")]
+    said = sa.cast(jobs.c.messages, sa.Text)
+    own_prompt = sa.func.coalesce(jobs.c.prompt_source, "") == "call"
+    joins = sa.and_(jobs.c.infer, jobs.c.memory_type.is_(None), sa.not_(own_prompt), sa.not_(said.contains('"images":')))
+    return [sa.func.coalesce(sa.func.length(said), 0).label("size"), joins.label("joins")]
 
 
 def _waits(row: _Row, now: datetime) -> bool:

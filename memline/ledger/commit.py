@@ -106,13 +106,21 @@ def commit_memories(
                 state=state.value,
                 outcome=outcome,
                 reason=None if added else _why_nothing(outcome),
-                extractor=None if not job.infer else extractor if job.memory_type is None else extractor + procedure,
+                extractor=_by(job, extractor, procedure),
                 committed_at=now,
                 searchable_at=None if added else now,
             )
         )
     when_committed(tx, lambda: _measure(work.outcomes, [job for job, _ in found], now))
     return work.outcomes
+
+
+def _by(job: Job, extractor: str, procedure: str) -> Any:
+    """Who extracted: as extract noted it (a stored reply may be of another model or prompt than today's), else *extractor*."""
+    if not job.infer:
+        return None
+    name = sa.func.coalesce(jobs.c.extractor, extractor)
+    return name if job.memory_type is None else name.concat(procedure)
 
 
 def _measure(outcomes: Mapping[str, Sequence[Sequence[str]]], committed: Sequence[Job], now: datetime) -> None:

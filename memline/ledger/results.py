@@ -14,10 +14,13 @@ from memline.contracts.receipt import Status
 from memline.ledger.schema import jobs, stage_results
 from memline.ledger.session import insert
 
-__all__ = ["FACTS", "keep_replies", "keep_results", "load_replies", "load_results", "store_replies", "store_results"]
+__all__ = ["FACTS", "NOTES", "keep_replies", "keep_results", "load_replies", "load_results", "store_replies", "store_results"]
 
 #: Name of the results that hold a job's facts, in the order of its outcome.
 FACTS = "facts"
+
+#: Name of those that hold what else its receipt tells: counts, and the ids of memories.
+NOTES = "notes"
 
 
 def keep_replies(tx: Connection, stage: str, replies: Mapping[str, tuple[int, str]], *, now: datetime) -> None:

@@ -83,9 +83,7 @@ def usage_of_job(connection: Connection, job_id: str) -> list[dict[str, Any]]:
     return list(sums.values())
 
 
-def usage_by(
-    connection: Connection, by: Sequence[str], *, since: date | None = None, namespace: str | None = None
-) -> list[dict[str, Any]]:
+def usage_by(connection: Connection, by: Sequence[str], *, since: date | None = None, namespace: str | None = None) -> list[dict[str, Any]]:
     """Sums by some of `GROUPS` (a row a combination, in their order); *since*: from this day (UTC) on; *namespace*: of this one alone."""
     if unknown := [name for name in by if name not in GROUPS]:
         raise InvalidInput(f"Costs can be grouped by {', '.join(GROUPS)}, not by {', '.join(unknown)}.")

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+import os
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 __all__ = ["files_below", "forms_of", "scan"]
@@ -37,9 +40,10 @@ def scan(files: Iterable[Path], texts: Sequence[str]) -> dict[str, list[int]]:
     for path in files:
         there: set[int] = set()
         try:
-            with path.open("rb") as handle:
-                tail = b""
-                while chunk := handle.read(_CHUNK):
+            with _opened(path) as descriptor:
+                tail, at = b"", 0
+                while chunk := os.pread(descriptor, _CHUNK, at):
+                    at += len(chunk)
                     data = tail + chunk
                     there |= {place for place, form in wanted if place not in there and form in data}
                     tail = data[-(longest - 1) :] if longest > 1 else b""
@@ -48,3 +52,32 @@ def scan(files: Iterable[Path], texts: Sequence[str]) -> dict[str, list[int]]:
         if there:
             found[str(path)] = sorted(there)
     return found
+
+
+#: Descriptors that are never closed, by device and inode. The system's locks on a file belong to the process and end with *any* close of
+#: it in this process: closing a database's file here would take the locks from under the connections that this process has to it, and the
+#: next process would believe it to be nobody's, and change its write-ahead log under them.
+_held: dict[tuple[int, int], int] = {}
+_holding = threading.Lock()
+
+_DATABASE = b"SQLite format 3\0"
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[int]:
+    """A descriptor to read *path* by; that of a database stays open as long as this process lives."""
+    with _holding:
+        told = path.stat()
+        descriptor = _held.get((told.st_dev, told.st_ino))
+        keep = descriptor is not None
+        if descriptor is None:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            told = os.fstat(descriptor)
+            keep = path.name.endswith("-shm") or os.pread(descriptor, len(_DATABASE), 0) == _DATABASE
+            if keep:
+                _held[told.st_dev, told.st_ino] = descriptor
+    try:
+        yield descriptor
+    finally:
+        if not keep:
+            os.close(descriptor)

@@ -204,7 +204,7 @@ def _anything_due(connection: Connection, clock: Clock) -> bool:
 def _traced(rows: Sequence[OutboxRow]) -> AbstractContextManager[None]:
     """A span in each trace that a row is of, named by one of its objects."""
     by_trace = {row.trace: row.key.id for row in rows if row.trace is not None}
-    return tracing.each("memline index write", {object_id: trace for trace, object_id in by_trace.items()}, objects=len(rows))
+    return tracing.each("memline index write", {object_id: trace for trace, object_id in by_trace.items()}, key="object", objects=len(rows))
 
 
 def _writes(connection: Connection, rows: Sequence[OutboxRow]) -> list[Write]:

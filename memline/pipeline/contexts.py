@@ -14,6 +14,7 @@ from memline.language.checked import checked_vectors
 from memline.language.ports import Vectors
 from memline.ledger.jobs import Job
 from memline.ledger.messages import window_before
+from memline.pipeline.extractors.pasted import without_pasted
 from memline.pipeline.extractors.port import Known, Request
 from memline.pipeline.parts import Batch, Parts
 from memline.search.nearest import nearest_live, nearest_to
@@ -27,10 +28,13 @@ WINDOW, NEAREST = 10, 10
 _CHUNK = 256
 
 
-def plain_request(job: Job) -> Request:
-    """What is asked of a turn, without context."""
+def plain_request(job: Job, said: Sequence[Message] | None = None) -> Request:
+    """What is asked of a turn, without context, and without the memories that the application pasted in. *said*: in place of its messages."""
     of_agent = job.scope.agent_id is not None and job.scope.user_id is None
-    return Request(messages=job.messages, said_at=job.said_at, prompt=job.prompt, of_agent=of_agent, procedural=job.memory_type is not None)
+    messages = tuple(said or job.messages)
+    if job.memory_type is None:
+        messages = without_pasted(messages)
+    return Request(messages=messages, said_at=job.said_at, prompt=job.prompt, of_agent=of_agent, procedural=job.memory_type is not None)
 
 
 def embedded_contexts(parts: Parts, batch: Batch, found: Sequence[Job]) -> dict[str, Vectors]:

@@ -1,11 +1,13 @@
 """Stage 3: which facts are there already, by content hash, inside the batch and against the whole scope.
 
-What is decided here is recorded with the job; persist, which holds the owners' locks, has the last word.
+What is decided here is recorded with the job; persist, which holds the owners' locks, has the last word. Near-duplicates are only told.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -16,25 +18,43 @@ from memline.ledger.jobs import Job
 from memline.ledger.pairs import has_pair
 from memline.ledger.results import load_results, store_results
 from memline.ledger.schema import memories
+from memline.pipeline.embed import embedded
 from memline.pipeline.extract import FACTS
+from memline.pipeline.near import near_duplicates
 from memline.pipeline.parts import Batch, Parts, Prepared
 
-__all__ = ["DECISIONS", "commit", "prepare"]
+__all__ = ["DECISIONS", "NEAR_ONES", "commit", "prepare"]
 
 #: Name of this stage's results: per job [[content hash, id of the memory it repeats or null]].
 DECISIONS = "dedup"
 
+#: Name of the near-duplicates: per job {number of the fact: [[memory id, similarity]]}.
+NEAR_ONES = "near"
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    hashes: list[str]
+    near: dict[str, list[list[Any]]]
+
 
 def prepare(parts: Parts, batch: Batch) -> Prepared:
-    """The content hash of every fact, by job."""
+    """The content hash of every fact, by job, and what is near them already."""
     with parts.ledger.read() as connection:
         facts = load_results(connection, FACTS, [job.id for job in batch.jobs])
-    return Prepared({job.id: [content_hash(fact["text"]) for fact in facts[job.id]] for job in batch.jobs})
+    made = embedded(parts, batch)
+    values: dict[str, _Prepared] = {}
+    for job in batch.jobs:
+        if job.id in made.values:
+            batch.keep()
+            hashes = [content_hash(fact["text"]) for fact in facts[job.id]]
+            values[job.id] = _Prepared(hashes, near_duplicates(parts, job, hashes, made.values[job.id]["facts"]))
+    return Prepared(values, made.failures)
 
 
 def commit(tx: Connection, parts: Parts, jobs: Sequence[Job], prepared: Prepared) -> None:
     """Decides, and keeps the decisions."""
-    wanted = sorted({(job.lane, hashed) for job in jobs for hashed in prepared.values[job.id]})
+    wanted = sorted({(job.lane, hashed) for job in jobs for hashed in prepared.values[job.id].hashes})
     seen: dict[tuple[str, str], str] = {}
     for start in range(0, len(wanted), 400):
         query = sa.select(memories.c.lane, memories.c.content_hash, memories.c.id).where(memories.c.state == "live")
@@ -43,7 +63,9 @@ def commit(tx: Connection, parts: Parts, jobs: Sequence[Job], prepared: Prepared
     decisions: dict[str, list[list[str | None]]] = {}
     for job in jobs:
         decided = decisions.setdefault(job.id, [])
-        for ordinal, hashed in enumerate(prepared.values[job.id]):
+        for ordinal, hashed in enumerate(prepared.values[job.id].hashes):
             decided.append([hashed, seen.get((job.lane, hashed))])
             seen.setdefault((job.lane, hashed), derived_id("memory", job.id, str(ordinal)))
-    store_results(tx, DECISIONS, decisions, now=parts.clock.now())
+    now = parts.clock.now()
+    store_results(tx, DECISIONS, decisions, now=now)
+    store_results(tx, NEAR_ONES, {job.id: near for job in jobs if (near := prepared.values[job.id].near)}, now=now)

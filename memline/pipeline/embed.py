@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-import base64
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 from sqlalchemy.engine import Connection
 
-from memline.contracts import failpoints, tracing
-from memline.contracts.errors import ProviderError, ProviderUnavailable
+from memline.contracts.errors import ProviderUnavailable
 from memline.contracts.fact import Analysis
-from memline.language.checked import checked_vectors
 from memline.ledger.entities import known_names
 from memline.ledger.jobs import Job
-from memline.ledger.results import keep_results, load_results, store_results
+from memline.ledger.results import keep_replies, keep_results, load_replies, load_results, store_results
+from memline.pipeline.embedding import CHUNK, embed_texts, vector_bytes
 from memline.pipeline.extract import FACTS
-from memline.pipeline.parts import Batch, Failure, Parts, Prepared, failure_of
+from memline.pipeline.paid import paid_call
+from memline.pipeline.parts import Batch, Parts, Prepared, failure_of
 from memline.search.index.port import Space
 
 __all__ = ["commit", "embedded", "prepare", "vector_bytes"]
 
-#: Texts that are analysed, or embedded, between two looks at the lease.
-CHUNK = 256
+#: After the name of this stage's results: vectors of some of a job's texts, where others are missing still.
+_PART = ":part"
 
 
 def prepare(parts: Parts, batch: Batch) -> Prepared:
@@ -43,18 +42,36 @@ def prepare(parts: Parts, batch: Batch) -> Prepared:
         analyses |= zip(some, parts.analyser.analyse(some), strict=True)
     names = _new_names(parts, wanted, facts, analyses)
     needed = {job.id: [*(fact["text"] for fact in facts[job.id]), *names[job.id].values()] for job in wanted}
-    encoded, failures = _embedded(parts, batch, wanted, needed)
-    values = dict(stored)
+    there = _kept_before(parts, wanted)
+    missing = list(dict.fromkeys(text for job in wanted for text in needed[job.id] if text not in there[job.id]))
+    with paid_call(parts, "embed", wanted if missing else (), paid=parts.embedder.paid) as paid:
+        made = embed_texts(parts.embedder, missing, batch.keep)
+    values, failures = dict(stored), {}
     for job in wanted:
-        if job.id not in failures:
-            values[job.id] = {
-                "facts": [_fact(analyses[fact["text"]], encoded[fact["text"]]) for fact in facts[job.id]],
-                "names": {norm: encoded[name] for norm, name in names[job.id].items()},
-            }
+        errors = [error for text in needed[job.id] if text not in there[job.id] and (error := made.error_of(text)) is not None]
+        if errors:
+            # what is refused will be refused again, whatever else is away
+            worst = next((error for error in errors if not isinstance(error, ProviderUnavailable)), errors[0])
+            failures[job.id] = failure_of(worst, job, parts.retry, call="embed" if parts.embedder.paid else None)
+            continue
+        encoded = made.vectors | there[job.id]
+        values[job.id] = {
+            "facts": [_fact(analyses[fact["text"]], encoded[fact["text"]]) for fact in facts[job.id]],
+            "names": {norm: encoded[name] for norm, name in names[job.id].items()},
+        }
     new = {job_id: value for job_id, value in values.items() if job_id not in stored}
-    if parts.embedder.paid and new:
+    parted = {
+        job.id: part
+        for job in wanted
+        if job.id in failures and (part := {text: made.vectors[text] for text in needed[job.id] if text in made.vectors})
+    }
+    if parts.embedder.paid and wanted:
+        away = made.stopped
+        lost = list(failures) if isinstance(away, ProviderUnavailable) and away.answer_lost else []
         with parts.ledger.write() as tx:
             keep_results(tx, _name(parts), new, now=parts.clock.now())
+            _keep_parts(tx, parts, parted)
+            paid.settle(tx, lost=lost)
     return Prepared(values, failures)
 
 
@@ -86,37 +103,23 @@ def _name(parts: Parts) -> str:
     return f"embed:{Space(parts.embedder.model, parts.embedder.dimension).key}"
 
 
-def _embedded(
-    parts: Parts, batch: Batch, jobs: Sequence[Job], needed: Mapping[str, Sequence[str]]
-) -> tuple[dict[str, str], dict[str, Failure]]:
-    """The vectors of the texts that jobs need, in base64. What is refused is asked for job by job: one text fails its own job only."""
-    texts = list(dict.fromkeys(text for job in jobs for text in needed[job.id]))
-    encoded: dict[str, str] = {}
-    try:
-        for start in range(0, len(texts), CHUNK):
-            batch.keep()
-            some = texts[start : start + CHUNK]
-            failpoints.hit("embed.before_call")
-            with tracing.inner("memline ask embedder", texts=len(some)):
-                vectors = checked_vectors(parts.embedder, parts.embedder.embed(some), len(some))
-            failpoints.hit("embed.after_call")
-            encoded |= {text: base64.b64encode(vector_bytes(vector)).decode("ascii") for text, vector in zip(some, vectors, strict=True)}
-    except ProviderError as error:
-        failed = [job for job in jobs if any(text not in encoded for text in needed[job.id])]
-        if len(jobs) == 1 or isinstance(error, ProviderUnavailable):
-            return encoded, {job.id: failure_of(error, job, parts.retry) for job in failed}
-        failures: dict[str, Failure] = {}
-        for job in failed:
-            found, failure = _embedded(parts, batch, [job], {job.id: [text for text in needed[job.id] if text not in encoded]})
-            encoded |= found
-            failures |= failure
-        return encoded, failures
-    return encoded, {}
+def _kept_before(parts: Parts, jobs: Sequence[Job]) -> dict[str, dict[str, str]]:
+    """By job, the vectors that an earlier try got for some of its texts (text -> base64), where the embedder is paid."""
+    found: dict[str, dict[str, str]] = {job.id: {} for job in jobs}
+    if parts.embedder.paid and jobs:
+        with parts.ledger.read() as connection:
+            for job_id, bodies in load_replies(connection, _name(parts) + _PART, list(found)).items():
+                for body in bodies:
+                    found[job_id] |= json.loads(body)
+    return found
 
 
-def vector_bytes(vector: Any) -> bytes:
-    """A vector as the ledger keeps it: float32, little-endian."""
-    return np.ascontiguousarray(vector, dtype="<f4").tobytes()
+def _keep_parts(tx: Connection, parts: Parts, parted: Mapping[str, Mapping[str, str]]) -> None:
+    """Keeps the vectors of jobs that lack others: the next try asks for those alone."""
+    stage = _name(parts) + _PART
+    before = load_replies(tx, stage, list(parted))
+    numbered = {job_id: (len(before.get(job_id, ())), json.dumps(part, ensure_ascii=False)) for job_id, part in parted.items()}
+    keep_replies(tx, stage, numbered, now=parts.clock.now())
 
 
 def _fact(analysis: Analysis, vector: str) -> dict[str, Any]:

@@ -1,33 +1,36 @@
 """Stage 1: the facts of a turn. Verbatim turns are their own facts; for the others the extractor is asked.
 
-Only what people and the assistant say is a source: a fact that an extractor took from another message is dropped here, whatever made it.
-A paid reply is stored before it is read, under the number of the ask, and a retry reads what is stored instead of asking again.
+How one turn is asked is in `asking`, several in one call in `units`; which facts are kept, whatever made them, in `keeping`. A paid reply is
+stored before it is read, and a retry reads what is stored instead of asking again.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
+from typing import Any
 
+import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from memline.contracts import failpoints, tracing
 from memline.contracts.about import about
-from memline.contracts.errors import ConfigurationError, ProviderError, ReplyUnreadable
+from memline.contracts.errors import ConfigurationError, ProviderError, ProviderRefused, ReplyUnreadable
 from memline.contracts.fact import Fact
-from memline.contracts.message import SOURCES, Message, without_marks
+from memline.contracts.message import SOURCES, without_marks
 from memline.language.ports import Vectors
+from memline.ledger.counters import count
 from memline.ledger.jobs import Job
-from memline.ledger.results import FACTS, keep_replies, load_replies, store_results
-from memline.pipeline.contexts import WINDOW, embedded_contexts, plain_request, with_context
-from memline.pipeline.extractors.port import Known, Request
+from memline.ledger.results import FACTS, NOTES, load_replies, store_results
+from memline.ledger.schema import jobs as job_rows
+from memline.pipeline.asking import STAGE, Extraction, extracted
+from memline.pipeline.contexts import WINDOW, embedded_contexts
 from memline.pipeline.extractors.procedure import steps_of
 from memline.pipeline.images import described, has_images, keep_descriptions, stored_descriptions
-from memline.pipeline.paid import paid_call
-from memline.pipeline.parts import Batch, Failure, Parts, Prepared, failure_of
+from memline.pipeline.keeping import kept
+from memline.pipeline.parts import Batch, Failure, Parts, Prepared, failure_of, reason_of
+from memline.pipeline.units import APART, BEHIND, Plan, ask_unit, divide_stored, drop_units, plan_units
 
 __all__ = ["FACTS", "WINDOW", "commit", "prepare"]
 
@@ -46,7 +49,7 @@ class _Known:
 
 def prepare(parts: Parts, batch: Batch) -> Prepared:
     """Facts by job."""
-    values: dict[str, list[Fact]] = {}
+    values: dict[str, Extraction] = {}
     failures: dict[str, Failure] = {}
     paid = parts.extractor.paid
     outside = [job for job in batch.jobs if has_images(job) or (job.infer and paid)]
@@ -54,51 +57,78 @@ def prepare(parts: Parts, batch: Batch) -> Prepared:
     for job in batch.jobs:
         if job.id not in calling:
             batch.keep()
-            values[job.id] = _facts(parts, job, _Known())
+            values |= _facts(parts, [job], {job.id: _Known()})
     if not outside:
         return Prepared(values)
     with parts.ledger.read() as connection:
-        replies = load_replies(connection, "extract", [job.id for job in outside]) if paid else {}
+        replies = load_replies(connection, STAGE, [job.id for job in outside]) if paid else {}
         images = stored_descriptions(connection, outside)
+    if paid:
+        shares = divide_stored(parts, [job for job in outside if job.id not in replies])
+        replies |= {job_id: [body] for job_id, body in shares.items()}
+    plan = plan_units(parts, batch.jobs, replies) if paid else Plan()
+    for job in plan.later:
+        failures[job.id] = Failure(BEHIND, 0.0, spends=False)
+    outside = [job for job in outside if job.id not in failures]
     fresh = [job for job in outside if job.infer and paid and job.id not in replies and not has_images(job)]
     vectors = embedded_contexts(parts, batch, fresh)
     known = {job.id: _Known(replies.get(job.id, ()), images.get(job.id, {}), vectors.get(job.id)) for job in outside}
-    _ask_all(parts, batch, outside, known, values, failures)
+    _ask_all(parts, batch, _Asked(outside, plan.units, known), values, failures)
     return Prepared(values, failures)
 
 
 def commit(tx: Connection, parts: Parts, jobs: Sequence[Job], prepared: Prepared) -> None:
-    """Keeps the facts for the stages that follow, and what was seen on images."""
+    """Keeps the facts for the stages that follow, what is to be told of them, who found them, and what was seen on images."""
     keep_descriptions(tx, jobs)
-    facts = {job.id: [fact.to_json() for fact in prepared.values[job.id]] for job in jobs}
-    store_results(tx, FACTS, facts, now=parts.clock.now())
+    found: dict[str, Extraction] = {job.id: prepared.values[job.id] for job in jobs}
+    now = parts.clock.now()
+    store_results(tx, FACTS, {job_id: [fact.to_json() for fact in one.facts] for job_id, one in found.items()}, now=now)
+    store_results(tx, NOTES, {job_id: notes for job_id, one in found.items() if (notes := _notes(one))}, now=now)
+    for by in {one.by for one in found.values() if one.by is not None}:
+        named = [job.no for job in jobs if found[job.id].by == by]
+        tx.execute(sa.update(job_rows).where(job_rows.c.no.in_(named)).values(extractor=by))
+    count(tx, "links_dropped", sum(one.links_dropped for one in found.values()))
+    count(tx, "pasted_dropped", sum(one.pasted for one in found.values()))
+    count(tx, "assistant_left_out", sum(one.left_out for one in found.values()))
+    if parts.extractor.paid:
+        drop_units(tx, jobs)
 
 
-def _ask_all(
-    parts: Parts,
-    batch: Batch,
-    asked: Sequence[Job],
-    known: Mapping[str, _Known],
-    values: dict[str, list[Fact]],
-    failures: dict[str, Failure],
-) -> None:
+def _notes(found: Extraction) -> dict[str, Any]:
+    """What a receipt tells beside the facts."""
+    told = {"windows": found.windows if found.windows > 1 else 0, "left_out": found.left_out, "pasted": found.pasted}
+    return {name: number for name, number in told.items() if number}
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What is asked outside: jobs, those of them that go together, and what is there already."""
+
+    jobs: Sequence[Job]
+    units: Sequence[Sequence[Job]]
+    known: Mapping[str, _Known]
+
+
+def _ask_all(parts: Parts, batch: Batch, asked: _Asked, values: dict[str, Extraction], failures: dict[str, Failure]) -> None:
     """Asks for several jobs at a time. Lanes that are ready go on alone when others take longer: a slow call holds back nobody."""
     jobs = {job.id: job for job in batch.jobs}
-    pool = ThreadPoolExecutor(max_workers=max(1, min(parts.parallel_asks, len(asked))), thread_name_prefix="memline-ask")
+    pool = ThreadPoolExecutor(max_workers=max(1, min(parts.parallel_asks, len(asked.jobs))), thread_name_prefix="memline-ask")
     try:
-        running: dict[Future[list[Fact]], Job] = {pool.submit(copy_context().run, _facts, parts, job, known[job.id]): job for job in asked}
+        running: dict[Future[dict[str, Extraction]], Sequence[Job]] = {}
+        for unit in _calls(asked):
+            running[pool.submit(copy_context().run, _facts, parts, unit, asked.known)] = unit
         while running:
             done, _ = wait(running, timeout=min(PATIENCE, parts.times.lease / 3), return_when=FIRST_COMPLETED)
             for future in done:
-                job = running.pop(future)
+                unit = running.pop(future)
                 try:
-                    values[job.id] = future.result()
+                    values |= future.result()
                 except (ProviderError, ConfigurationError) as error:
-                    failures[job.id] = failure_of(error, job, parts.retry)
+                    failures |= _failures(parts, unit, error)
             batch.keep()
             if done or not running:
                 continue
-            slow = {job.lane for job in running.values()} | {jobs[job_id].lane for job_id in failures}
+            slow = {job.lane for unit in running.values() for job in unit} | {jobs[job_id].lane for job_id in failures}
             ready = [job for job in jobs.values() if job.lane not in slow]
             if ready:
                 batch.hand_on(ready, Prepared({job.id: values.pop(job.id) for job in ready}))
@@ -109,20 +139,39 @@ def _ask_all(
         pool.shutdown(cancel_futures=True)
 
 
-def _facts(parts: Parts, job: Job, known: _Known) -> list[Fact]:
-    """The facts of one job."""
-    with about(job=job.id, namespace=job.scope.namespace):
-        return _facts_of(parts, job, known)
+def _calls(asked: _Asked) -> list[Sequence[Job]]:
+    together = {job.id for unit in asked.units for job in unit}
+    return [*asked.units, *([job] for job in asked.jobs if job.id not in together)]
 
 
-def _facts_of(parts: Parts, job: Job, known: _Known) -> list[Fact]:
+def _failures(parts: Parts, unit: Sequence[Job], error: ProviderError | ConfigurationError) -> dict[str, Failure]:
+    """What an error means for the jobs of a call. A unit that can't be divided, or is refused, is taken apart: that is no job's failure."""
+    if len(unit) > 1 and isinstance(error, (ReplyUnreadable, ProviderRefused)):
+        return {job.id: Failure(f"{APART} ({reason_of(error)})", 0.0, spends=False, alone=True) for job in unit}
+    first, *others = unit
+    own = failure_of(error, first, parts.retry, call="extract" if parts.extractor.paid else None)
+    return {first.id: own} | {job.id: Failure(BEHIND, 0.0, spends=False) for job in others}
+
+
+def _facts(parts: Parts, unit: Sequence[Job], known: Mapping[str, _Known]) -> dict[str, Extraction]:
+    """The facts of one job, or of several that are asked in one call."""
+    if len(unit) == 1:
+        with about(job=unit[0].id, namespace=unit[0].scope.namespace):
+            return {unit[0].id: _facts_of(parts, unit[0], known[unit[0].id])}
+    vectors = {job.id: there for job in unit if (there := known[job.id].vectors) is not None}
+    with about(jobs=len(unit), job=unit[0].id, namespace=unit[0].scope.namespace):
+        shares = ask_unit(parts, unit, vectors)
+        return {job.id: _facts_of(parts, job, _Known((shares[job.id],))) for job in unit}
+
+
+def _facts_of(parts: Parts, job: Job, known: _Known) -> Extraction:
     job = described(parts, job, known.images)
     if not job.infer:
-        return _verbatim(job)
-    found = _extracted(parts, job, known)
+        return Extraction(_verbatim(job))
+    found = extracted(parts, job, known.replies, known.vectors)
     if job.memory_type is not None:
-        return _one(found)
-    return [_spoken(fact, job.messages) for fact in found if _is_sourced(fact, job.messages)]
+        return replace(found, facts=_one(found.facts))
+    return kept(parts, job, found)
 
 
 def _verbatim(job: Job) -> list[Fact]:
@@ -140,65 +189,3 @@ def _verbatim(job: Job) -> list[Fact]:
 def _one(found: Sequence[Fact]) -> list[Fact]:
     """The memory of a procedure: one, which no newer fact replaces."""
     return [Fact("\n".join(fact.text for fact in found), "assistant")] if found else []
-
-
-def _is_sourced(fact: Fact, messages: Sequence[Message]) -> bool:
-    message = _message_of(fact, messages)
-    return message is None or message.role in SOURCES
-
-
-def _spoken(fact: Fact, messages: Sequence[Message]) -> Fact:
-    """*fact* with who said it: the `name` of its message, or the one name that the speaker's messages have, where none is told."""
-    if (said := _message_of(fact, messages)) is not None:
-        return replace(fact, actor=said.name)
-    names = {message.name for message in messages if message.role == fact.attributed_to and message.text.strip()}
-    return replace(fact, actor=names.pop() if len(names) == 1 else None)
-
-
-def _message_of(fact: Fact, messages: Sequence[Message]) -> Message | None:
-    """The message that the extractor named."""
-    return messages[fact.message] if fact.message is not None and 0 <= fact.message < len(messages) else None
-
-
-def _extracted(parts: Parts, job: Job, there: _Known) -> list[Fact]:
-    """What the extractor finds in one job, from a stored reply or a new one.
-
-    For a readable reply it is asked again, `RetryPolicy.asks` times in all; a job that failed so and is replayed asks as often anew.
-    """
-    stored = there.replies
-    unreadable: ReplyUnreadable | None = None
-    for body in stored:
-        reply, known = _unpacked(body)
-        try:
-            # as it was asked: the short ids in a reply are those of the memories that were shown then
-            return list(parts.extractor.read(reply, replace(plain_request(job), known=known)))
-        except ReplyUnreadable as error:
-            unreadable = error
-    asks = parts.retry.asks
-    for ask in range(len(stored), (len(stored) // asks + 1) * asks):
-        request = with_context(parts, job, there.vectors)
-        failpoints.hit("extract.before_ask")
-        with paid_call(parts, "extract", [job], model=parts.extractor.name, paid=parts.extractor.paid) as paid:
-            with tracing.span_of(job.id, "memline ask model", ask=ask):
-                reply = parts.extractor.ask(request)
-            failpoints.hit("extract.after_ask")
-        if parts.extractor.paid:
-            with parts.ledger.write() as tx:
-                keep_replies(tx, "extract", {job.id: (ask, _packed(reply, request))}, now=parts.clock.now())
-                paid.settle(tx)
-            failpoints.hit("extract.after_store")
-        try:
-            return list(parts.extractor.read(reply, request))
-        except ReplyUnreadable as error:
-            unreadable = error
-    raise unreadable or ReplyUnreadable()
-
-
-def _packed(reply: str, request: Request) -> str:
-    known = [[known.short_id, known.memory_id] for known in request.known]
-    return json.dumps({"reply": reply, "known": known}, ensure_ascii=False)
-
-
-def _unpacked(body: str) -> tuple[str, tuple[Known, ...]]:
-    stored = json.loads(body)
-    return stored["reply"], tuple(Known(short_id, memory_id, "") for short_id, memory_id in stored["known"])

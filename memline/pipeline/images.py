@@ -18,7 +18,7 @@ from memline.contracts import failpoints
 from memline.contracts.errors import ConfigurationError, ProviderRefused
 from memline.contracts.message import Image, Message, cut, without_marks
 from memline.language.ports import ChatModel
-from memline.language.usage import complete
+from memline.language.usage import asked
 from memline.ledger.counters import count
 from memline.ledger.jobs import Job
 from memline.ledger.results import keep_replies, load_replies
@@ -56,7 +56,7 @@ class ImageReader:
         """
         shown: dict[str, object] = {"type": "image_url", "image_url": image.to_json()}
         rules = sections_of("vision.md")["image"] + "\n" + json.dumps(cut(said, MAX_DESCRIPTION), ensure_ascii=False)
-        reply = complete(self._chat, [{"role": "user", "content": [{"type": "text", "text": rules}, shown]}])
+        reply = asked(self._chat, [{"role": "user", "content": [{"type": "text", "text": rules}, shown]}])
         text = reply.text.replace("\x00", "\ufffd").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         text = " ".join(text.split())
         if not text:

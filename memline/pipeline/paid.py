@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -12,7 +12,7 @@ from memline.contracts import metrics
 from memline.contracts.errors import ProviderError, ProviderUnavailable
 from memline.language.prices import Prices
 from memline.language.usage import Use, metered, total
-from memline.ledger.calls import begin_calls, drop_calls
+from memline.ledger.calls import answered_calls, begin_calls, drop_calls
 from memline.ledger.counters import count
 from memline.ledger.jobs import Job
 from memline.ledger.usage import Used, add_usage, keep_usage_of_job
@@ -31,35 +31,41 @@ class Paid:
     uses: list[Use] = field(default_factory=list)
     #: Calls of these jobs whose answer had been lost.
     repeated: int = 0
+    paid: bool = True
 
-    def settle(self, tx: Connection) -> None:
+    def settle(self, tx: Connection, *, lost: Collection[str] = ()) -> None:
         """Writes what the call used, to its jobs in equal parts and to the day of their namespaces, and that it has ended.
 
-        To be called last in the transaction. Nothing where nothing was called.
+        To be called last in the transaction. *lost*: ids of jobs whose answer may be lost, so that a next call of theirs is a repetition.
+        Nothing where nothing was noted.
         """
-        if not self.uses or not self.jobs:
+        if not self.jobs or not self.paid:
             return
         now = self.parts.clock.now()
+        if not any(use.calls for use in self.uses):
+            drop_calls(tx, self.call, [job.id for job in self.jobs if job.id not in lost])
+        else:
+            answered_calls(tx, self.call, [job.id for job in self.jobs if job.id not in lost])
         # those that were noted before are counted already
         count(tx, "repeated_calls", sum(use.repeated for use in self.uses) - self.repeated)
-        drop_calls(tx, self.call, [job.id for job in self.jobs])
         by_namespace: dict[str, list[Used]] = {}
         for number, job in enumerate(self.jobs):
-            own = [_used(self.parts.prices, job.scope.namespace, self.call, _part(use, number, len(self.jobs))) for use in total(self.uses)]
+            parts = (_part(use, number, len(self.jobs)) for use in total(self.uses))
+            own = [_used(self.parts.prices, job.scope.namespace, self.call, part) for part in parts if part != Use(part.model, 0)]
             keep_usage_of_job(tx, job.id, own, now=now)
             by_namespace.setdefault(job.scope.namespace, []).extend(own)
         add_usage(tx, [used for some in by_namespace.values() for used in _summed(some)], now=now)
 
 
 @contextmanager
-def paid_call(parts: Parts, call: str, jobs: Sequence[Job], *, model: str, paid: bool = True) -> Iterator[Paid]:
+def paid_call(parts: Parts, call: str, jobs: Sequence[Job], *, model: str | None = None, paid: bool = True) -> Iterator[Paid]:
     """The block in which *call* (`metrics.CALL_KINDS`) is made for *jobs*, whose stored answers are settled after it.
 
-    *model* is what is counted where the part does not tell what it used; *paid* False: the part costs nothing, and nothing is noted.
+    *model*: what is counted as one call where the part does not tell what it used; *paid* False: it costs nothing, and nothing is noted.
     No transaction is open inside. Raises what the block raises.
     """
-    found = Paid(parts, call, jobs)
-    if not paid:
+    found = Paid(parts, call, jobs, paid=paid)
+    if not paid or not jobs:
         yield found
         return
     ids = [job.id for job in jobs]
@@ -73,7 +79,9 @@ def paid_call(parts: Parts, call: str, jobs: Sequence[Job], *, model: str, paid:
             with parts.ledger.write() as tx:
                 drop_calls(tx, call, ids)
         raise
-    found.uses = [*(uses or [Use(model)]), Use(model, calls=0, repeated=found.repeated)]
+    found.uses = uses or ([] if model is None else [Use(model)])
+    if found.repeated:
+        found.uses = [*found.uses, Use(model or parts.embedder.model, calls=0, repeated=found.repeated)]
     tell_metrics(parts.prices, call, found.uses)
 
 

@@ -47,9 +47,14 @@ class RetryPolicy:
     #: Asks for a readable reply before the job fails.
     asks: int = 3
 
-    def delay(self, attempts: int, *, retry_after: float | None = None) -> float:
-        """The wait before the next try, after *attempts* failed ones; never shorter than the provider asked for."""
-        return max(retry_after or 0.0, min(self.longest_delay, self.first_delay * 2.0**attempts))
+    #: Numbers from 0 to 1: each wait is up to a quarter longer, so that jobs which failed together do not come again together.
+    jitter: Callable[[], float] = lambda: 0.0
+
+    def delay(self, failures: int, *, retry_after: float | None = None) -> float:
+        """The wait before the next try, after *failures* earlier ones; never shorter than the provider asked for."""
+        # 2.0 ** 1024 is no number
+        own = min(self.longest_delay, self.first_delay * 2.0 ** min(failures, 64))
+        return max(retry_after or 0.0, own * (1 + 0.25 * self.jitter()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,14 +89,16 @@ class Parts:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why a job does not advance. `retry_in`: seconds until the next try; None: never. `spend`: it was the job's own failure and costs an
-    attempt. `alone`: whether it is tried alone; None: as before.
-    """
+    """Why a job does not advance. `retry_in`: seconds until the next try; None: never."""
 
     reason: str
     retry_in: float | None
-    spend: bool = True
-    alone: bool | None = None
+    #: It costs an attempt.
+    spends: bool = True
+    #: It is tried alone from now on, also where it stands behind another of its lane.
+    alone: bool = False
+    #: The kind of a call (`metrics.CALL_KINDS`) that met an outage; whether that costs an attempt `outages` decides.
+    outage_of: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,11 +121,18 @@ class Batch:
     hand_on: Callable[[Sequence[Job], Prepared], None]
 
 
-def failure_of(error: MemlineError, job: Job, retry: RetryPolicy) -> Failure:
-    """What an error of an outside call means for a job."""
+def failure_of(error: MemlineError, job: Job, retry: RetryPolicy, *, call: str | None = None) -> Failure:
+    """What an error of an outside call means for a job. *call*: of which kind it was, where it is one whose answers are settled (`paid`).
+
+    A provider that asks for patience, or is away, is not the job's failure.
+    """
+    retry_after = error.retry_after if isinstance(error, ProviderUnavailable) else None
+    if isinstance(error, ProviderUnavailable) and error.cause == "limit":
+        return Failure(reason_of(error), retry.delay(0, retry_after=retry_after), spends=False)
+    if isinstance(error, ProviderUnavailable) and error.cause == "outage" and call is not None:
+        return Failure(reason_of(error), retry.delay(0, retry_after=retry_after), spends=False, outage_of=call)
     if isinstance(error, (ProviderRefused, ReplyUnreadable)) or job.attempts + 1 >= retry.max_attempts:
         return Failure(reason_of(error), None)
-    retry_after = error.retry_after if isinstance(error, ProviderUnavailable) else None
     return Failure(reason_of(error), retry.delay(job.attempts, retry_after=retry_after))
 
 

@@ -21,11 +21,13 @@ from memline.contracts.metric_reasons import reason_class
 from memline.ledger import leases
 from memline.ledger.cancel import cancel_jobs
 from memline.ledger.claim import claim
+from memline.ledger.counters import count
 from memline.ledger.jobs import Job, Stage, fail_jobs, jobs_of_lease, lock_jobs, postpone_jobs
 from memline.ledger.leases import Lease
 from memline.ledger.locks import epoch_sums, lock_owners, lock_subjects
 from memline.ledger.session import when_committed
 from memline.pipeline import dedup, embed, extract, link, persist, save
+from memline.pipeline.outages import after_outage
 from memline.pipeline.own_embedder import misfit
 from memline.pipeline.parts import Batch, Failure, Parts, Prepared, Send, reason_of
 
@@ -70,6 +72,11 @@ def run_stage(parts: Parts, lease_id: str, epoch: int, stage: Stage, *, worker: 
     *send* is given batches that are to be run by whoever is free: those that were divided off, and those claimed when lanes became
     free. Raises what the ledger raises when it does not answer; then the lease runs out and the jobs are retried.
     """
+    with about(stage=stage.value, lease=lease_id):
+        return _taken(parts, lease_id, epoch, stage, worker=worker, send=send)
+
+
+def _taken(parts: Parts, lease_id: str, epoch: int, stage: Stage, *, worker: str, send: Send) -> Lease | None:
     with parts.ledger.write() as tx:
         lease = leases.take(tx, lease_id, epoch, stage, worker=worker, now=parts.clock.now(), times=parts.times)
         if lease is None:
@@ -78,10 +85,7 @@ def run_stage(parts: Parts, lease_id: str, epoch: int, stage: Stage, *, worker: 
         moved = misfit(tx, parts)
     run = _Run(parts, lease, send)
     traces = {job.id: job.trace for job in jobs}
-    with (
-        about(stage=stage.value, lease=lease.id, **_whose(jobs)),
-        tracing.each(f"memline {stage.value}", traces, stage=stage.value, lease=lease.id),
-    ):
+    with about(**_whose(jobs)), tracing.each(f"memline {stage.value}", traces, stage=stage.value, lease=lease.id):
         return _worked(run, jobs, moved)
 
 
@@ -266,10 +270,13 @@ def _stop_failed(run: _Run, tx: Connection, jobs: Sequence[Job], failures: Mappi
     stopped: set[str] = set()
     waiting_lanes: set[str] = set()
     behind: list[Job] = []
+    apart: list[Job] = []
     for job in jobs:
         failure = failures.get(job.id)
+        if failure is not None and job.lane not in waiting_lanes:
+            failure = after_outage(tx, run.parts, job, failure)
         if job.lane in waiting_lanes:
-            behind.append(job)
+            (apart if failure is not None and failure.alone else behind).append(job)
         elif failure is None:
             continue
         elif failure.retry_in is None:
@@ -280,12 +287,14 @@ def _stop_failed(run: _Run, tx: Connection, jobs: Sequence[Job], failures: Mappi
                 "job retried",
                 extra=told(job=job.id, namespace=job.scope.namespace, reason=failure.reason, tries=job.attempts + 1, wait=failure.retry_in),
             )
-            postpone_jobs(tx, [job], next_at=next_at, spend=True, alone=job.alone, reason=failure.reason)
+            postpone_jobs(tx, [job], next_at=next_at, spend=failure.spends, alone=job.alone or failure.alone, reason=failure.reason)
             _count_retries(run, tx, 1, failure.reason)
+            count(tx, "units_apart", int(failure.alone))
             waiting_lanes.add(job.lane)
         stopped.add(job.id)
-    if behind:
-        postpone_jobs(tx, behind, next_at=now, spend=False, alone=False, reason="waits for the turn before it")
+    for some, alone in ((behind, False), (apart, True)):
+        if some:
+            postpone_jobs(tx, some, next_at=now, spend=False, alone=alone, reason="waits for the turn before it")
     return stopped
 
 

@@ -20,7 +20,7 @@ from memline.ledger.session import Ledger
 from memline.search.index.port import Index
 from memline.search.nominate import scan_vectors
 
-__all__ = ["nearest_live", "nearest_to"]
+__all__ = ["nearest_live", "nearest_to", "similar_to"]
 
 #: How many times *k* the index is asked for: some of what it has is no longer live, or another owner's.
 _DEEPER = 4
@@ -44,13 +44,35 @@ def nearest_to(
     ledger: Ledger, index: Index, scope: Scope, vectors: NDArray[np.float32], *, model: str, k: int = 10, today: date
 ) -> list[MemoryRow]:
     """The same for vectors (number of texts, dimension) of *model*: a memory counts by the one that is nearest to it."""
+    rows, stored = _live_near(ledger, index, scope, vectors, model=model, limit=_DEEPER * k, today=today)
+    # The ledger's own vectors decide: an index that lags may know an older text of a memory.
+    value = {row.no: _closest(stored.get(row.no), vectors) for row in rows}
+    return sorted(rows, key=lambda row: (-value[row.no], -row.no))[:k]
+
+
+def similar_to(
+    ledger: Ledger, index: Index, scope: Scope, vectors: NDArray[np.float32], *, model: str, at_least: float, k: int = 3, today: date
+) -> list[list[tuple[MemoryRow, float]]]:
+    """For each of *vectors*, at most *k* live memories of *scope*'s owner with their cosine similarity, from *at_least* up, nearest first."""
+    rows, stored = _live_near(ledger, index, scope, vectors, model=model, limit=_DEEPER * k, today=today)
+    found: list[list[tuple[MemoryRow, float]]] = []
+    for vector in vectors:
+        near = [(row, _closest(stored.get(row.no), vector[np.newaxis])) for row in rows]
+        found.append(sorted((one for one in near if one[1] >= at_least), key=lambda one: (-one[1], -one[0].no))[:k])
+    return found
+
+
+def _live_near(
+    ledger: Ledger, index: Index, scope: Scope, vectors: NDArray[np.float32], *, model: str, limit: int, today: date
+) -> tuple[list[MemoryRow], dict[int, bytes]]:
+    """The live memories of the owner that the index has near any of *vectors*, or does not show yet, and the ledger's vectors of them."""
     owner = scope.owner
     with ledger.read() as connection:
         owner_no = connection.execute(sa.select(owners.c.no).where(owners.c.key == owner.key)).scalar_one_or_none()
     if owner_no is None or len(vectors) == 0:
-        return []
+        return [], {}
     within = ScopeIds(owner.user_id, owner.agent_id, owner.run_id)
-    ids = _nominated(ledger, index, owner.namespace, within, vectors, model, limit=_DEEPER * k)
+    ids = _nominated(ledger, index, owner.namespace, within, vectors, model, limit=limit)
     with ledger.read() as connection:
         pending = _pending(connection, scope.lane)
         rows = [
@@ -58,10 +80,7 @@ def nearest_to(
             for row in load_memories(connection, owner.namespace, nos=pending, ids=ids)
             if row.owner_no == owner_no and row.state == "live" and not row.is_expired(today)
         ]
-        stored = load_vectors(connection, [row.no for row in rows], model=model)
-    # The ledger's own vectors decide: an index that lags may know an older text of a memory.
-    value = {row.no: _closest(stored.get(row.no), vectors) for row in rows}
-    return sorted(rows, key=lambda row: (-value[row.no], -row.no))[:k]
+        return rows, load_vectors(connection, [row.no for row in rows], model=model)
 
 
 def _nominated(

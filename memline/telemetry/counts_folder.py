@@ -99,7 +99,7 @@ class CountsFolder:
             folded = [*[name for name in folded if name not in names], *names][-max(_REMEMBERED, len(names)) :]
             fresh = path.with_suffix(".new")
             # the names stand in the same file as the sums: both are there, or neither
-            fresh.write_bytes(write_counts({((_FOLDED, json.dumps(folded)), 0): (), **sums}))
+            _write(fresh, write_counts({((_FOLDED, json.dumps(folded)), 0): (), **sums}))
             fresh.replace(path)
             for name in names:
                 (self.path / name).unlink(missing_ok=True)
@@ -179,3 +179,9 @@ def _bytes_of(path: Path) -> bytes | None:
         return path.read_bytes()
     except FileNotFoundError:
         return None
+
+
+def _write(path: Path, raw: bytes) -> None:
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with os.fdopen(handle, "wb") as file:
+        file.write(raw)

@@ -44,7 +44,7 @@ class TextLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         line = _line(record)
-        head = f"{line.pop('time')} {line.pop('level'):<7} {line.pop('logger')}: {_one_line(line.pop('event'))}"
+        head = f"{line.pop('time')} {line.pop('level').upper():<7} {line.pop('logger')}: {_one_line(line.pop('event'))}"
         error = line.pop("error", None)
         if error is not None:
             line |= {"error": error["type"], "at": error["at"]}
@@ -118,10 +118,20 @@ def _fields(record: logging.LogRecord) -> Mapping[str, Value]:
     return found if isinstance(found, dict) else {}
 
 
+class _Hidden:
+    """A value in a line of which only the type is told."""
+
+    def __init__(self, value: object) -> None:
+        self._shown = f"<{type(value).__name__}>"
+
+    def __repr__(self) -> str:
+        return self._shown
+
+
 def _tellable(value: object, allowed: bool) -> object:
     if isinstance(value, (bool, int, float)) or value is None:
         return value
-    return value if allowed else f"<{type(value).__name__}>"
+    return value if allowed else _Hidden(value)
 
 
 def _shown(value: object) -> str:

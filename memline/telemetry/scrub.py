@@ -86,8 +86,6 @@ def _tags(event: _Event, hint: Mapping[str, Any]) -> dict[str, str]:
     task = (event.get("extra") or {}).get("celery-job")
     if isinstance(task, Mapping) and str(task.get("task_name", "")).startswith("memline."):
         told.setdefault("stage", str(task["task_name"]).removeprefix("memline."))
-        if args := task.get("args"):
-            told.setdefault("lease", args[0])
     told |= event.get("tags") or {}
     return {name: str(told[name])[:_LONGEST] for name in TAGS if name in told}
 

@@ -57,7 +57,8 @@ def open_sentry(
         "release": release,
         "default_integrations": False,
         "auto_enabling_integrations": False,
-        "send_default_pii": False,
+        # send_default_pii is off where it is not named; to name it is deprecated
+        "spotlight": False,
         "max_request_body_size": "never",
         "include_local_variables": False,
         "include_source_context": False,

@@ -104,8 +104,8 @@ def _register(app: Any, stage: Stage, run: RunStage, too_new: Callable[[], None]
         # What is returned is shown by Flower, and kept nowhere else.
         if (after := run(stage, lease_id, epoch)) is None:
             self.request.chain = None  # nothing to go on with: the batch ended, was divided, or is somebody else's
-            return "nothing left to do"
-        return f"{jobs_told(after.jobs)}, on to {after.stage}"
+            return "ended here"
+        return f"on to {after.stage} with {len(after.jobs)}"
 
 
 def jobs_told(ids: Sequence[str]) -> str:

@@ -30,6 +30,7 @@ TRESPASSES = {
     "outbox/trespass.py": ("outbox", "memline.search.trespass"),
     "pipeline/trespass.py": ("pipeline", "memline.producer.build"),
     "workers/trespass.py": ("workers", "memline.producer.build"),
+    "telemetry/logs.py": ("telemetry", "memline.ledger.types"),
     "pipeline/extractors/port.py": ("cli", "memline.cli"),
 }
 

@@ -6,7 +6,23 @@ extraction prompt) and embeddings (deterministic). It is not a model; nothing it
 
 from __future__ import annotations
 
-from memline.cli.simulator.replies import Step, embedding, extraction_reply, new_messages
+from memline.cli.simulator.faults import Faults, MinuteLimit
+from memline.cli.simulator.recorded import dialect, dialects
+from memline.cli.simulator.replies import embedding, extraction_reply, new_messages
 from memline.cli.simulator.server import Call, Simulator, serve
+from memline.cli.simulator.steps import Step, read_script
 
-__all__ = ["Call", "Simulator", "Step", "embedding", "extraction_reply", "new_messages", "serve"]
+__all__ = [
+    "Call",
+    "Faults",
+    "MinuteLimit",
+    "Simulator",
+    "Step",
+    "dialect",
+    "dialects",
+    "embedding",
+    "extraction_reply",
+    "new_messages",
+    "read_script",
+    "serve",
+]

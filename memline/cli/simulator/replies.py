@@ -1,4 +1,4 @@
-"""What the simulator answers: scripted steps, facts found in an extraction prompt, and hashed embeddings. No HTTP here."""
+"""What the simulator answers unscripted: facts found in an extraction prompt, and hashed embeddings. No HTTP here."""
 
 from __future__ import annotations
 
@@ -10,14 +10,11 @@ import unicodedata
 from array import array
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Any
 
-from memline.contracts.errors import InvalidInput, UnknownOption
-
-__all__ = ["Step", "embedding", "extraction_reply", "little_endian", "new_messages", "token_count"]
+__all__ = ["embedding", "extraction_reply", "little_endian", "new_messages", "token_count"]
 
 #: A heading of the prompt: Markdown ("## New messages"), a tag ("<new_messages>"), or a line of prose with a colon before JSON or its end.
 _HEADING = re.compile(
@@ -36,60 +33,6 @@ _WORD_WEIGHT = 1.0
 _GRAM_WEIGHT = 0.4
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One scripted behaviour; each call of an endpoint uses up the next one of its queue. Without any it answers as always."""
-
-    #: Text of the chat reply (chat only).
-    reply: str | None = None
-    #: "stop", "length", "content_filter" (chat only).
-    finish: str = "stop"
-    #: Answer with this status and an error in OpenAI's shape; 400 to 599.
-    status: int | None = None
-    #: Seconds, as the Retry-After header of that answer.
-    retry_after: float | None = None
-    #: Close the connection without an answer.
-    drop: bool = False
-    #: Seconds to wait first, on top of the simulator's latency.
-    delay: float = 0.0
-
-    def __post_init__(self) -> None:
-        if self.reply is not None and not isinstance(self.reply, str):
-            raise InvalidInput(f"A step's reply must be a string, not {type(self.reply).__name__}.")
-        if not isinstance(self.finish, str):
-            raise InvalidInput(f"A step's finish must be a string, not {type(self.finish).__name__}.")
-        if self.status is not None and (not _is_number(self.status) or self.status != int(self.status) or not 400 <= self.status <= 599):
-            raise InvalidInput("A step's status must be a whole number from 400 to 599: other answers are given as reply.")
-        for name in ("retry_after", "delay"):
-            value = getattr(self, name)
-            if value is not None and (not _is_number(value) or value < 0):
-                raise InvalidInput(f"A step's {name} must be a number of seconds, 0 or more.")
-        if not isinstance(self.drop, bool):
-            raise InvalidInput(f"A step's drop must be true or false, not {type(self.drop).__name__}.")
-        if self.retry_after is not None and self.status is None:
-            raise InvalidInput("A step's retry_after needs a status, such as 429.")
-        if sum((self.reply is not None, self.status is not None, self.drop)) > 1:
-            raise InvalidInput("A step is one of reply, status and drop; give each its own step.")
-
-    @classmethod
-    def of(cls, raw: object) -> Step:
-        """A step from a reply's text, a step, or a dict of its fields; raises InvalidInput or UnknownOption."""
-        if isinstance(raw, Step):
-            return raw
-        if isinstance(raw, str):
-            return cls(reply=raw)
-        if not isinstance(raw, Mapping):
-            raise InvalidInput(f"A step must be a string or a dict, not {type(raw).__name__}.")
-        known = {field.name for field in fields(cls)}
-        if unknown := sorted(str(key) for key in raw if key not in known):
-            raise UnknownOption(f"A step has no {', '.join(unknown)}; it has {', '.join(sorted(known))}.")
-        return cls(**raw)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-
-
 def token_count(text: str) -> int:
     """A rough count, as OpenAI's usage needs one: four UTF-8 bytes a token."""
     return -(-len(text.encode("utf-8", "replace")) // 4)
@@ -101,14 +44,28 @@ def token_count(text: str) -> int:
 def extraction_reply(body: Mapping[str, Any]) -> str:
     """The built-in chat reply: one fact for each user message among the new messages of an extraction prompt, as JSON.
 
-    A prompt without such messages gets an empty list. The same request always gets the same reply.
+    A prompt without such messages gets an empty list; one that holds several turns gets, with each fact, the number of its turn. The same
+    request always gets the same reply.
     """
     facts = [
-        {"text": _about_the_user(text), "attributed_to": "user", "links": [], "message": index}
-        for index, role, text in new_messages(_last_user_text(body))
+        turn | {"text": _about_the_user(text), "attributed_to": "user", "links": [], "message": index}
+        for turn, part in _turns(_last_user_text(body))
+        for index, role, text in new_messages(part)
         if role == "user" and text.strip()
     ]
     return json.dumps({"memory": facts}, ensure_ascii=False)
+
+
+def _turns(prompt: str) -> list[tuple[dict[str, int], str]]:
+    """What a fact says of its turn, with the turn's part of the prompt: each of "turns" of a JSON document, or the whole prompt."""
+    try:
+        document = json.loads(prompt)
+    except ValueError:
+        return [({}, prompt)]
+    turns = document.get("turns") if isinstance(document, dict) else None
+    if not isinstance(turns, list):
+        return [({}, prompt)]
+    return [({"turn": number}, json.dumps(turn, ensure_ascii=False)) for number, turn in enumerate(turns)]
 
 
 def new_messages(prompt: str) -> list[tuple[int, str, str]]:

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import logging
+import math
 import threading
+from array import array
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from memline.cli.simulator.replies import Step, embedding, extraction_reply, little_endian, token_count
+from memline.cli.simulator.faults import Faults, MinuteLimit
+from memline.cli.simulator.recorded import Dialect
+from memline.cli.simulator.replies import embedding, extraction_reply, little_endian, token_count
+from memline.cli.simulator.steps import Step
 from memline.cli.simulator.transport import Answer, HttpServer, error_answer
 from memline.contracts.errors import Closed, InvalidInput, ServiceUnavailable
 
@@ -26,10 +32,22 @@ _MODELS = ("gpt-5-mini", "text-embedding-3-small")
 #: OpenAI's limits: inputs an embeddings call.
 _MAX_INPUTS = 2048
 _MAX_DIMENSION = 8192
+#: What takes which response formats.
+_FORMATS: dict[bool | str, tuple[str, ...]] = {
+    True: ("json_schema", "json_object"),
+    False: (),
+    "object": ("json_object",),
+    "schema": ("json_schema",),
+}
+#: Seconds after which a hanging call is dropped.
+_LONGEST_HANG = 600.0
 #: A fixed time (2026-01-01T00:00:00Z, Unix seconds): the same request gets the same reply.
 _CREATED = 1767225600
 
 _log = logging.getLogger(__name__)
+
+#: Which `response_format`s a simulator takes: both, json_object alone, json_schema alone, none.
+Structured = bool | Literal["object", "schema"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,33 +61,39 @@ class Call:
 class _Refused(Exception):
     """The request ends in an error of OpenAI's shape."""
 
-    def __init__(self, status: int, message: str, param: str | None = None) -> None:
-        super().__init__(message)
-        self.answer = error_answer(status, message, param)
+    def __init__(self, status: int, told: Any, param: str | None = None) -> None:
+        """*told*: a message, or the whole body."""
+        super().__init__(str(told))
+        self.answer = error_answer(status, told, param) if isinstance(told, str) else Answer(status, told)
 
 
 class Simulator:
     """An OpenAI-compatible server on loopback; use it with `with`, or `start()` and `close()`.
 
-    *latency* is added to each chat and embeddings call (seconds; may be set at any time). *structured* says which
-    `response_format` it takes: True both json_schema and json_object, "object" only the latter, False none (400, as older
-    servers answer). *chat* makes the reply text from the parsed request body; without it the facts of memline's extraction
-    prompt are found by `extraction_reply`. *dimension* is that of embeddings whose request names none.
+    *latency* is added to each chat and embeddings call (seconds; may be set at any time). *structured* says which `response_format` it
+    takes: True both json_schema and json_object, "object" or "schema" one of them, False none (400, as older servers answer). *faults* meet
+    calls at random, *limit* refuses those beyond it with 429; a scripted step goes before faults. *replay*: chat calls get the replies of a
+    dialect in turn, for ever, and what that server does not take is refused as it does. *chat* makes the reply text from the parsed request
+    body; without it the facts of memline's extraction prompt are found by `extraction_reply`. *dimension* is that of embeddings whose
+    request names none.
     """
 
     def __init__(
         self,
         port: int = 0,
         latency: float = 0.0,
-        structured: bool | Literal["object"] = True,
+        structured: Structured = True,
         chat: Callable[[Mapping[str, Any]], str] | None = None,
         *,
         host: str = "127.0.0.1",
         dimension: int = 1536,
         record: bool = True,
+        faults: Faults | None = None,
+        limit: MinuteLimit | None = None,
+        replay: Dialect | None = None,
     ) -> None:
-        if structured not in (True, False, "object"):
-            raise InvalidInput('structured must be True, False or "object".')
+        if structured not in (True, False, "object", "schema"):
+            raise InvalidInput('structured must be True, False, "object" or "schema".')
         if not 1 <= dimension <= _MAX_DIMENSION:
             raise InvalidInput(f"dimension must be from 1 to {_MAX_DIMENSION}.")
         self.latency = latency
@@ -80,6 +104,10 @@ class Simulator:
         self._address = (host, port)
         self._dimension = dimension
         self._record = record
+        self._faults, self._limit, self._replay = faults, limit, replay
+        self._replayed = 0
+        #: First messages that were seen, whose tokens a next call has cached.
+        self._seen: set[str] = set()
         self._lock = threading.Lock()
         self._counts: Counter[str] = Counter()
         self._scripts: dict[str, deque[Step]] = {path: deque() for path in _ENDPOINTS.values()}
@@ -109,8 +137,8 @@ class Simulator:
         if endpoint not in tuple(_ENDPOINTS):
             raise InvalidInput(f"endpoint must be one of {', '.join(_ENDPOINTS)}.")
         queued = [Step.of(step) for step in steps]
-        if endpoint == "embeddings" and any(step.reply is not None for step in queued):
-            raise InvalidInput("A reply can be scripted for chat only; embeddings take status, drop and delay.")
+        for step in queued:
+            step.check_endpoint(endpoint)
         with self._lock:
             self._scripts[_ENDPOINTS[endpoint]].extend(queued)
 
@@ -177,7 +205,7 @@ class Simulator:
             if self._record:
                 self.calls.append(Call(path, body))
             queue = self._scripts.get(path)
-            step = queue.popleft() if queue else Step()
+            step = queue.popleft() if queue else self._unscripted(path)
         if path == MODELS:
             return Answer(
                 200,
@@ -186,32 +214,59 @@ class Simulator:
                     "data": [{"id": name, "object": "model", "created": _CREATED, "owned_by": "memline"} for name in _MODELS],
                 },
             )
+        headers: tuple[tuple[str, str], ...] = ()
+        if self._limit is not None:
+            wait, headers = self._limit.enter(token_count(json.dumps(body, ensure_ascii=False)))
+            if wait > 0:
+                refused = error_answer(429, "Rate limit reached. Try again later.")
+                return replace(refused, headers=(("Retry-After", f"{wait:.3g}"), *headers))
         # Waits on the event and not by sleep, so that close() need not wait for it.
         if (pause := self.latency + step.delay) > 0:
             self._closing.wait(pause)
-        if step.drop:
+        if step.hang:
+            self._closing.wait(_LONGEST_HANG)
+        if step.drop or step.hang:
             return None
-        if step.status is not None:
-            answer = error_answer(int(step.status), f"Scripted answer {int(step.status)}.")
-            return answer if step.retry_after is None else Answer(answer.status, answer.body, (("Retry-After", f"{step.retry_after:g}"),))
-        return self._completion(body, step, number) if path == CHAT else self._embeddings(body)
+        if path == CHAT and isinstance(body, dict):
+            if body.get("stream"):
+                raise _Refused(400, "This simulator does not stream: leave stream out, or set it to false.", "stream")
+            self._check_format(body.get("response_format"))
+        answer = self._written(step) or (self._completion(body, step, number) if path == CHAT else self._embeddings(body, step))
+        more = tuple((step.headers or {}).items())
+        return replace(answer, headers=(*answer.headers, *headers, *more), cut=step.cut)
+
+    def _unscripted(self, path: str) -> Step:
+        """What a call does for which nothing is queued. Under the lock."""
+        endpoint = next((name for name, of in _ENDPOINTS.items() if of == path), None)
+        if endpoint is None:
+            return Step()
+        if self._faults is not None and (fault := self._faults.next(endpoint)) is not None:
+            return fault
+        if self._replay is not None and path == CHAT:
+            replies = self._replay.of("chat")
+            self._replayed += 1
+            return replies[(self._replayed - 1) % len(replies)].step
+        return Step()
+
+    @staticmethod
+    def _written(step: Step) -> Answer | None:
+        """The answer that a step itself says; None: it says none."""
+        if step.raw is not None or step.body is not None:
+            return Answer(int(step.status or 200), step.body, raw=step.raw)
+        if step.status is None:
+            return None
+        answer = error_answer(int(step.status), f"Scripted answer {int(step.status)}.")
+        return answer if step.retry_after is None else replace(answer, headers=(("Retry-After", f"{step.retry_after:g}"),))
 
     def _completion(self, body: Any, step: Step, number: int) -> Answer:
         messages = body.get("messages") if isinstance(body, dict) else None
         if not isinstance(messages, list) or not messages or not all(isinstance(message, dict) for message in messages):
             raise _Refused(400, "messages must be a list with at least one message.", "messages")
-        if body.get("stream"):
-            raise _Refused(400, "This simulator does not stream.", "stream")
-        self._check_format(body.get("response_format"))
-        text = self._chat(body) if step.reply is None else step.reply
-        asked = token_count(json.dumps(messages, ensure_ascii=False))
-        said = token_count(text)
-        choice = {
-            "index": 0,
-            "message": {"role": "assistant", "content": text, "refusal": None},
-            "logprobs": None,
-            "finish_reason": step.finish,
-        }
+        text = None if step.refusal is not None else self._chat(body) if step.reply is None else step.reply
+        message = {"role": "assistant", "content": text, "refusal": step.refusal}
+        if step.reasoning is not None:
+            message["reasoning_content"] = step.reasoning
+        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": step.finish}
         return Answer(
             200,
             {
@@ -220,22 +275,42 @@ class Simulator:
                 "created": _CREATED,
                 "model": _model(body),
                 "choices": [choice],
-                "usage": {"prompt_tokens": asked, "completion_tokens": said, "total_tokens": asked + said},
+                "usage": self._usage(messages, (text or "") + (step.reasoning or "")) if step.usage == "counted" else step.usage,
             },
         )
+
+    def _usage(self, messages: list[Any], said: str) -> dict[str, Any]:
+        """Counted, and of the input cached what OpenAI's server would have: a first message of 1,024 tokens or more that it saw before, in
+        steps of 128.
+        """
+        asked, answered = token_count(json.dumps(messages, ensure_ascii=False)), token_count(said)
+        first = json.dumps(messages[0], ensure_ascii=False)
+        size = token_count(first)
+        key = hashlib.sha256(first.encode("utf-8", "replace")).hexdigest()
+        with self._lock:
+            seen = key in self._seen
+            self._seen.add(key)
+        return {
+            "prompt_tokens": asked,
+            "completion_tokens": answered,
+            "total_tokens": asked + answered,
+            "prompt_tokens_details": {"cached_tokens": size // 128 * 128 if seen and size >= 1024 else 0},
+        }
 
     def _check_format(self, wanted: Any) -> None:
         kind = wanted.get("type") if isinstance(wanted, dict) else wanted
         if kind in (None, "text"):
             return
-        taken = {True: ("json_schema", "json_object"), False: (), "object": ("json_object",)}[self.structured]
+        taken = _FORMATS[self.structured] if self._replay is None else self._replay.response_formats
         if kind not in taken:
+            if self._replay is not None and (told := self._replay.named("another reply form is refused")) is not None:
+                raise _Refused(told.status, told.body)
             raise _Refused(400, f"response_format {kind!r} is not supported by this model.", "response_format")
         schema = wanted.get("json_schema") if isinstance(wanted, dict) else None
         if kind == "json_schema" and not (isinstance(schema, dict) and isinstance(schema.get("schema"), dict)):
             raise _Refused(400, "response_format.json_schema.schema must be an object.", "response_format")
 
-    def _embeddings(self, body: Any) -> Answer:
+    def _embeddings(self, body: Any, step: Step) -> Answer:
         texts = body.get("input") if isinstance(body, dict) else None
         texts = [texts] if isinstance(texts, str) else texts
         if not isinstance(texts, list) or not all(isinstance(text, str) and text for text in texts):
@@ -248,7 +323,12 @@ class Simulator:
         encoding = body.get("encoding_format") or "float"
         if encoding not in ("float", "base64"):
             raise _Refused(400, "encoding_format must be float or base64.", "encoding_format")
-        vectors = (embedding(text, dimension) for text in texts)
+        dimension = dimension if step.dimension is None else step.dimension
+        vectors = [embedding(text, dimension) for text in texts]
+        if step.numbers is not None and vectors:
+            vectors[0] = array("f", [math.nan if step.numbers == "nan" else 0.0] * dimension)
+        if step.count is not None:
+            vectors = [vectors[index % len(vectors)] for index in range(step.count)]
         coded = [base64.b64encode(little_endian(v)).decode("ascii") if encoding == "base64" else v.tolist() for v in vectors]
         used = sum(map(token_count, texts))
         return Answer(
@@ -280,22 +360,17 @@ class Simulator:
 
 
 def serve(
-    host: str = "127.0.0.1",
-    port: int = 8008,
-    latency: float = 0.0,
-    structured: bool | Literal["object"] = True,
+    simulator: Simulator,
     *,
-    dimension: int = 1536,
     ready: Callable[[str], None] | None = None,
     stop: threading.Event | None = None,
 ) -> dict[str, int]:
-    """Runs a simulator until *stop* is set or the process is interrupted (Ctrl-C); returns the calls by path.
+    """Runs *simulator* until *stop* is set or the process is interrupted (Ctrl-C); returns the calls by path.
 
-    *ready* is told the base URL once it listens. Requests are counted, not kept. Raises ServiceUnavailable where the
-    address can't be bound.
+    *ready* is told the base URL once it listens. Raises ServiceUnavailable where the address can't be bound.
     """
     stop = stop or threading.Event()
-    with Simulator(port, latency, structured, host=host, dimension=dimension, record=False) as simulator:
+    with simulator:
         if ready is not None:
             ready(simulator.url)
         try:

@@ -8,7 +8,7 @@ import socket
 import socketserver
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -23,11 +23,13 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Status, JSON body and further headers of one response."""
+    """Status, JSON body and further headers of one response. `raw`: in place of the body. `cut`: the connection ends within it."""
 
     status: int
-    body: Mapping[str, Any]
+    body: Any
     headers: tuple[tuple[str, str], ...] = ()
+    raw: str | None = None
+    cut: bool = False
 
 
 #: The answer to (method, path, body); None drops the connection.
@@ -121,16 +123,20 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(answer)
 
     def _send(self, answer: Answer) -> None:
-        content = json.dumps(answer.body).encode("ascii")
-        if self.server.closing.is_set():
+        content = json.dumps(answer.body).encode("ascii") if answer.raw is None else answer.raw.encode("utf-8")
+        if self.server.closing.is_set() or answer.cut:
             self.close_connection = True
         self.send_response(answer.status)
-        for name, value in (("Content-Type", "application/json"), ("Content-Length", str(len(content))), *answer.headers):
-            self.send_header(name, value)
+        headers = {"content-type": "application/json", "content-length": str(len(content))}
+        for name, value in (headers | {name.lower(): value for name, value in answer.headers}).items():
+            self.send_header(name.title(), value)
         if self.close_connection:
             self.send_header("Connection", "close")
         self.end_headers()
-        self.wfile.write(content)
+        self.wfile.write(content[: len(content) // 2] if answer.cut else content)
+        if answer.cut:
+            self.wfile.flush()
+            _shut(self.connection, socket.SHUT_RDWR)
 
 
 def error_answer(status: int, message: str, param: str | None = None) -> Answer:

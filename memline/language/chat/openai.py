@@ -41,8 +41,9 @@ class ReplyForm(IntEnum):
 class OpenAIChat:
     """Asks `POST {base_url}/chat/completions` (`ports.ChatModel`). Thread-safe; a forked child opens its own connections.
 
-    *timeout* in seconds, of one try; *link* tries again, and holds back. With a schema the reply is asked for as `json_schema` (strict); where the server answers 400 or 422 to that form,
-    as `json_object`, and then as plain text, both with the schema in the messages. The form that worked is kept for this object.
+    *timeout* in seconds, of one try; *link* tries again, and holds back. With a schema the reply is asked for as `json_schema` (strict); where
+    the server answers 400 or 422 to that form, as `json_object`, and then as plain text, both with the schema in the messages. The form that
+    worked is kept for this object.
     """
 
     def __init__(self, model: str, api_key: str, base_url: str | None = None, timeout: float = 60.0, link: Link | None = None) -> None:
@@ -145,6 +146,8 @@ class OpenAIChat:
         if message is None:
             raise ProviderUnavailable(f"{where} sent a choice without a message: it is tried again later.", cause="answer")
         text = message.content if isinstance(message.content, str) else ""
+        if not text.strip():
+            text = _thought_json(message) or text
         if form is ReplyForm.TEXT and (fenced := _FENCED.fullmatch(text)):
             text = fenced[1]
         finish = choices[0].finish_reason or "stop"
@@ -152,6 +155,19 @@ class OpenAIChat:
             finish = "refusal"
         tokens_in, tokens_cached, tokens_out = tokens_of(answer)
         return ChatReply(text, tokens_in, tokens_out, finish, tokens_cached)
+
+
+def _thought_json(message: Any) -> str | None:
+    """The JSON object that a server put into a model's thoughts and not into its answer, as LM Studio and vLLM do with some models."""
+    for name in ("reasoning_content", "reasoning"):
+        thoughts = getattr(message, name, None)
+        if isinstance(thoughts, str) and thoughts.strip().startswith("{"):
+            try:
+                if isinstance(json.loads(thoughts), dict):
+                    return thoughts
+            except (ValueError, RecursionError):
+                continue
+    return None
 
 
 def _refuses_form(error: openai.APIStatusError) -> bool:

@@ -32,9 +32,9 @@ _MOST_WINDOWS = 16
 class OpenAIEmbedder:
     """Embeds by `POST {base_url}/embeddings` (`ports.Embedder`). Thread-safe; a forked child opens its own connections.
 
-    *timeout* in seconds, of one try of one request; *link* tries again, and holds back. *send_dimension* sends the wished dimension along; None does so for OpenAI's text-embedding-3 models, which can
-    shorten their vectors, and for no other. A text over the model's 8,191 tokens is the mean of at most 16 windows of it.
-    A blank text is not sent (servers refuse it); its vector is the first axis.
+    *timeout* in seconds, of one try of one request; *link* tries again, and holds back. *send_dimension* sends the wished dimension along;
+    None does so for OpenAI's text-embedding-3 models, which can shorten their vectors, and for no other. A text over the model's 8,191
+    tokens is the mean of at most 16 windows of it. A blank text is not sent (servers refuse it); its vector is the first axis.
     """
 
     def __init__(

@@ -8,8 +8,7 @@ from dataclasses import replace
 from memline.contracts.fact import Fact
 from memline.contracts.message import SOURCES, cut
 from memline.language.ports import ChatModel
-from memline.language.usage import Use, complete, tell
-from memline.language.usage import asked
+from memline.language.usage import Use, asked, tell
 from memline.pipeline.extractors.port import ReadFacts, Request
 from memline.pipeline.extractors.procedure import MAX_PROCEDURE, PROCEDURE_SCHEMA, build_procedure_messages, steps_of
 from memline.pipeline.extractors.prompt import SCHEMA, UNIT_SCHEMA, again, build_messages, build_unit_messages, prompt_version

@@ -1,8 +1,8 @@
-"""Memories that the application pasted into a message for its model: they are no news, whoever the message says wrote it.
+"""Memories that the application pasted into a message for its model: they are no news, whoever's message it is.
 
 A recall loop begins where a search's results go into the next turn and come back as memories. Two guards: blocks that say of themselves
 that they are memories are blanked before an extractor sees the turn (each character a space, so that places in the text stay), and a fact
-that repeats a known memory which stands as a line of its own in the message is dropped.
+that repeats a live memory of the owner which stands as a line of its own in the message is dropped (`pipeline.keeping`).
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from dataclasses import replace
 from memline.contracts.content_hash import fold
 from memline.contracts.message import SOURCES, Message
 
-__all__ = ["is_pasted", "pasted_lines", "without_pasted"]
+__all__ = ["pasted_lines", "without_pasted"]
 
 _TAG = r"(?:(?:relevant|recalled|retrieved|known|user|long[-_]term|past)[-_ ]?)?(?:memory|memories|memory[-_]context|recalled[-_]facts)"
-_TAGGED = re.compile(rf"<({_TAG})>.*?</\1>", re.IGNORECASE | re.DOTALL)
+_OPENS = re.compile(rf"<({_TAG})>", re.IGNORECASE)
 
 #: A line that leads a list of memories. "My memories of Rome:" is somebody's own, so a bare "memories" is not enough.
 _LEAD = re.compile(
-    r"[ \t]*(?:\#{1,6}[ \t]+|\*\*)?"
+    r"^[ \t]*(?:\#{1,6}[ \t]+|\*\*)?"
     r"(?:(?:here (?:are|is) )?(?:(?:some|the|your|all) )?(?:relevant|recalled|retrieved|stored|saved|known|long[- ]term|existing|previous|user) "
     r"(?:user )?memor(?:y|ies)\b[^\n:]{0,60}"
     r"|memories (?:about|of|for) (?:the |this )?user\b[^\n:]{0,40}"
     r"|what (?:i|you|we) (?:know|remember) about (?:the |this )?user\b[^\n:]{0,40}"
     r"|(?:相关|已知|历史|检索到的|用户)(?:的)?记忆[^\n:：]{0,20})"
     r"(?:\*\*)?[ \t]*[:：]?(?:\*\*)?[ \t]*\n",
-    re.IGNORECASE,
+    re.IGNORECASE | re.MULTILINE,
 )
 _ITEM = re.compile(r"[ \t]*(?:[-*•+]|\d{1,3}[.)]|\[\d{1,3}\])[ \t]*[^\n]*(?:\n|\Z)|[ \t]*\n(?=[ \t]*(?:[-*•+]|\d{1,3}[.)]))")
 _MARKER = re.compile(r"^[ \t]*(?:[-*•+]|\d{1,3}[.)]|\[\d{1,3}\])[ \t]*")
@@ -51,25 +51,31 @@ def pasted_lines(messages: Sequence[Message]) -> frozenset[str]:
     return frozenset(found)
 
 
-def is_pasted(text: str, known: frozenset[str], lines: frozenset[str]) -> bool:
-    """A fact with this *text* only repeats a known memory (*known*: folded texts) that stands in the turn as a line of its own."""
-    folded = fold(text)
-    return folded in known and folded in lines
-
-
 def _blanked(text: str) -> str:
-    text = _TAGGED.sub(lambda found: _spaces(found.group()), text)
+    text = _without_tagged(text)
     start = 0
     while (lead := _LEAD.search(text, start)) is not None:
         end = lead.end()
-        if lead.start() and text[lead.start() - 1] != "\n":
-            start = lead.end()
-            continue
         while (item := _ITEM.match(text, end)) is not None and item.end() > end:
             end = item.end()
         if end > lead.end():  # a lead without a list is a sentence of somebody's
             text = text[: lead.start()] + _spaces(text[lead.start() : end]) + text[end:]
         start = end
+    return text
+
+
+def _without_tagged(text: str) -> str:
+    start = 0
+    never_closed: set[str] = set()
+    while (opens := _OPENS.search(text, start)) is not None:
+        tag = opens[1].lower()
+        start = opens.end()
+        closes = None if tag in never_closed else re.compile(f"</{re.escape(tag)}>", re.IGNORECASE).search(text, start)
+        if closes is None:
+            never_closed.add(tag)
+            continue
+        text = text[: opens.start()] + _spaces(text[opens.start() : closes.end()]) + text[closes.end() :]
+        start = closes.end()
     return text
 
 

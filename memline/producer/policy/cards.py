@@ -18,7 +18,7 @@ _GROUPINGS = {(4, 4, 4, 4), (4, 6, 5), (4, 6, 4), (4, 4, 4, 4, 3), (4, 4, 5), (8
 #: What a number that is written without separators is called when it is none of a card's.
 _OTHER = re.compile(
     r"(?:order|tracking|invoice|ref|reference|ticket|shipment|parcel|serial|imei|meid|batch|lot|sku|ean|gtin|upc|isbn|barcode|transaction"
-    r"|txn|trace|job|case|claim|booking|confirmation|customs|waybill|iccid|timestamp|snowflake|tweet|user|uid|id)"
+    r"|customer|member|membership|client|contract|meter|article|model|phone|txn|trace|job|case|claim|booking|confirmation|customs|waybill|iccid|timestamp|snowflake|tweet|user|uid|id)"
     r"(?:[ _-]?(?:id|no|nr|num|number|code))?(?: is| was)?\s{0,2}[.:#=]?\s{0,2}#?\"?$",
     re.IGNORECASE,
 )
@@ -60,7 +60,9 @@ def _fits(text: str, some: list[tuple[int, int]]) -> bool:
     before = text[max(0, start - 40) : start]
     if len(some) == 1 and lengths[0] == 13:  # no longer given out, and as long as the numbers on goods
         return _CARD.search(before) is not None
-    return len(some) > 1 or _OTHER.search(before) is None or _CARD.search(before) is not None
+    if before[-1:] == "." and before[-2:-1].isdigit() and len(some) == 1:
+        return False  # a fraction
+    return _OTHER.search(before) is None or _CARD.search(before) is not None
 
 
 def is_card(digits: str) -> bool:

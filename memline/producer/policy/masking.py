@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from memline.contracts.policy import Kind
 from memline.producer.policy.cards import find_cards
 from memline.producer.policy.found import Found, lowered
-from memline.producer.policy.named_keys import find_named_keys
+from memline.producer.policy.named_keys import find_named_keys, find_near_keys
 from memline.producer.policy.passwords import find_passwords
 from memline.producer.policy.personal import find_emails, find_ibans, find_phones, find_ssns
 from memline.producer.policy.private_keys import find_private_keys
@@ -16,7 +16,7 @@ from memline.producer.policy.provider_keys import find_provider_keys
 __all__ = ["find", "masked", "placeholder"]
 
 #: Of two that overlap, which one tells the kind.
-_RANK = {kind: rank for rank, kind in enumerate((Kind.PRIVATE_KEY, Kind.CARD, Kind.API_KEY, Kind.PASSWORD, *Kind))}
+_RANK = {kind: rank for rank, kind in enumerate(Kind)} | {Kind.PRIVATE_KEY: -2, Kind.CARD: -1}
 
 
 def placeholder(kind: Kind) -> str:
@@ -57,6 +57,7 @@ def _all(text: str, kinds: Collection[Kind]) -> Iterator[Found]:
     if Kind.API_KEY in kinds:
         yield from find_provider_keys(text, low)
         yield from find_named_keys(text, low)
+        yield from find_near_keys(text, low)
     if Kind.PASSWORD in kinds:
         yield from find_passwords(text, low)
     if Kind.CARD in kinds:

@@ -20,6 +20,7 @@ _OPENSSH = "b3BlbnNzaC1rZXktdjE"
 _BASE64 = re.compile(r"[A-Za-z0-9+/=\r\n]*+")
 #: A PuTTY key.
 _PUTTY = re.compile(r"PuTTY-User-Key-File-\d:[^\n]*+(?:\n[^\n]++)*+")
+_AGE = re.compile(r"AGE-SECRET-KEY-1[0-9A-Z]{50,}+")
 _HEX_KEY = re.compile(r"(?:0x)?[0-9a-fA-F]{64}(?![0-9A-Za-z])")
 _NAMED = re.compile(r"(?:private|wallet|secret|signing)[ _-]?key[\"']?\s{0,3}(?:is|was|:|=|=>)?\s{0,3}[\"'`]?$", re.IGNORECASE)
 
@@ -39,6 +40,8 @@ def find_private_keys(text: str, low: str) -> Iterator[Found]:
         for at in places(text, "PuTTY-User-Key-File-"):
             if (match := _PUTTY.match(text, at)) is not None and "Private-" in match.group():
                 yield Found(at, match.end(), Kind.PRIVATE_KEY)
+    if "AGE-SECRET-KEY-1" in text:
+        yield from (Found(*match.span(), Kind.PRIVATE_KEY) for match in _AGE.finditer(text))
     if "key" in low and ("private" in low or "wallet" in low or "secret" in low or "signing" in low):
         yield from _named_hex(text, low)
 

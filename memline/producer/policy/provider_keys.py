@@ -49,6 +49,9 @@ _SHAPES = (
     _shape("xoxe.", rf"xox[bp]-{_WORD}{{10,}}+"),
     _shape("xapp-", rf"\d-{_WORD}{{20,}}+"),
     *(_shape(f"{kind}_{mode}_", rf"{_ALNUM}{{16,}}+") for kind in ("sk", "rk") for mode in ("live", "test", "prod")),  # Stripe, Clerk
+    _shape("sk_", r"[0-9a-f]{40,}+"),
+    _shape("HRKU-", rf"{_WORD}{{30,}}+"),  # Heroku
+    _shape("pul-", rf"{_HEX}{{40}}(?![A-Za-z0-9])"),  # Pulumi
     _shape("whsec_", r"[A-Za-z0-9+/=]{24,}+"),
     _shape("SK", rf"{_HEX}{{32}}(?![A-Za-z0-9])"),  # Twilio
     _shape("SG.", rf"{_WORD}{{16,32}}\.{_WORD}{{30,}}+"),  # SendGrid
@@ -97,7 +100,6 @@ _SHAPES = (
     _shape("ops_eyJ", rf"{_WORD}{{60,}}+"),  # 1Password
     _shape("sl.", rf"{_WORD}{{100,}}+"),  # Dropbox
     _shape("sk.eyJ", rf"{_WORD}{{20,}}+\.{_WORD}{{16,}}+"),  # Mapbox
-    _shape("AGE-SECRET-KEY-1", r"[0-9A-Z]{50,}+"),
     _shape("eyJ", rf"{_WORD}{{8,}}+\.{_WORD}{{8,}}+\.(?:{_WORD}{{8,}}+)?(?:\.{_WORD}++)*+"),  # JWT, signed or not; JWE
     _shape("FlyV1 ", r"fm2_[A-Za-z0-9+/=_,-]{40,}+"),
 )  # fmt: skip
@@ -120,7 +122,7 @@ _INSIDE = (
 _DISCORD = re.compile(r"[MNO][A-Za-z0-9]{23,27}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,38}(?![A-Za-z0-9_-])")
 _DOTTED = re.compile(r"\.[A-Za-z0-9_-]{6}\.")
 
-_BEARER = re.compile(r"bearer[ \t]{1,4}[\"']?([A-Za-z0-9_.~+/-]{16,}+=*)", re.IGNORECASE)
+_BEARER = re.compile(r"bearer[ \t]{0,4}[:=]?[ \t]{1,4}[\"']?([A-Za-z0-9_.~+/-]{16,}+=*)", re.IGNORECASE)
 _BASIC = re.compile(r"basic[ \t]{1,4}[\"']?([A-Za-z0-9+/]{8,}+={0,2})", re.IGNORECASE)
 
 

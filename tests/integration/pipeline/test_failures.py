@@ -205,7 +205,7 @@ def test_a_provider_that_is_away_postpones_the_job_and_what_waits_behind_it(ledg
     parts = make_parts(ledger, extractor=extractor)
     accept(parts, make_turn("one", id="a"), make_turn("two", id="b"), make_turn("other", id="c", user="bob"))
     run_all(parts)
-    assert state(ledger, "a") == ("accepted", "extract", 1, False)
+    assert state(ledger, "a") == ("accepted", "extract", 0, False)
     assert job_of(ledger, "a").reason == "ProviderUnavailable: busy"
     assert state(ledger, "b") == ("accepted", "extract", 0, False)
     assert live(ledger) == ["other"]
@@ -277,7 +277,7 @@ def test_an_embedder_that_is_away_postpones_and_its_vectors_are_not_bought_twice
     parts = make_parts(ledger, embedder=embedder)
     accept(parts, make_turn("one", id="a"))
     run_all(parts)
-    assert state(ledger, "a") == ("accepted", "embed", 1, False)
+    assert state(ledger, "a") == ("accepted", "embed", 0, False)
     clock(parts).advance(10)
     (lease,) = claimed(parts)
     at_dedup = stage(parts, lease)

@@ -339,7 +339,7 @@ def test_an_unknown_field_of_a_step_is_named() -> None:
 
 
 def test_embeddings_take_no_scripted_reply() -> None:
-    with pytest.raises(InvalidInput, match="chat only"):
+    with pytest.raises(InvalidInput, match="reply can't be scripted for embeddings"):
         Simulator().script("text", endpoint="embeddings")
 
 
@@ -494,7 +494,7 @@ def test_serve_runs_until_it_is_stopped_and_returns_the_counts() -> None:
         listening.set()
 
     with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(serve, port=0, ready=ready, stop=stop)
+        running = pool.submit(serve, Simulator(), ready=ready, stop=stop)
         try:
             assert listening.wait(10)
             client = Client(urls[0])

@@ -1,0 +1,162 @@
+"""`memline backup` and `memline restore`: a SQLite ledger to a file and back; after any restore, what has to happen before it serves."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from memline.cli.chosen import chosen
+from memline.cli.options import AsJson
+from memline.cli.screen import facts, note, print_json, screen, text
+from memline.contracts.errors import ConfigurationError, InvalidInput
+
+if TYPE_CHECKING:
+    from memline.cli.chosen import Chosen
+    from memline.ledger.backup import BackupFile
+    from memline.settings import Settings
+
+__all__ = ["backup", "restore"]
+
+_POSTGRES = "The ledger is PostgreSQL: its own tools do that, such as ops/backup/postgres.sh (docs/operations.md)."
+
+
+def backup(
+    context: typer.Context,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write; it must not be there.", dir_okay=False)],
+    as_json: AsJson = False,
+) -> None:
+    """Write a SQLite ledger to a file, while it is in use, and check the copy. Keep tombstones.jsonl and erase.key beside it, apart."""
+    from memline.ledger.backup import take_backup
+
+    settings = chosen(context).settings()
+    path = _sqlite_path(settings)
+    if path is None:
+        raise InvalidInput(f"{_POSTGRES} Nothing was written.")
+    home = settings.home_folder()
+    taken = take_backup(path, file)
+    if as_json:
+        print_json(_document(taken))
+    else:
+        _show(taken, "Backed up and checked.")
+    if home.resolve() in file.resolve().parents:
+        note(f"This file lies in {home}, where an erasure looks for what it erases: keep backups elsewhere.")
+    if (stones := home / "tombstones.jsonl").exists():
+        note(f"Not in it, on purpose: {stones} and the erase key. Keep the newest of both; never put an older one back.")
+
+
+def restore(
+    context: typer.Context,
+    file: Annotated[
+        Path | None,
+        typer.Argument(metavar="[FILE]", help="A backup of `memline backup`; none after a restore of PostgreSQL.", show_default=False),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Put a backup back, and erase again what was erased since it was taken, before anything of it is served.
+
+    End every process that uses the ledger before. The ledger that was there is kept beside it, under another name. Without FILE (after
+    a restore of PostgreSQL by its own tools) only the rest is done: tombstones are replayed, and the index is due to be compared.
+    """
+    options = chosen(context)
+    settings = options.settings()
+    told: dict[str, Any] = {}
+    if file is not None:
+        told |= _put_back(settings, file, yes=yes, as_json=as_json)
+    elif (path := _sqlite_path(settings)) is not None and not path.exists():
+        raise ConfigurationError(f"There is no ledger at {path}: name the backup, `memline restore FILE`.")
+    told |= _finish(options)
+    if as_json:
+        print_json(told)
+        return
+    rows = [(name.replace("_", " "), text(value)) for name, value in told.items() if value is not None]
+    screen().print(facts(rows))
+    screen().print(text("The ledger serves. Start the workers, then: memline reconcile, memline verify.", "green"))
+    note("Turns that were accepted after the backup are gone from it; those still in Redis or in a spool arrive by themselves.")
+
+
+def _put_back(settings: Settings, file: Path, *, yes: bool, as_json: bool) -> dict[str, Any]:
+    from memline.contracts.clock import SystemClock
+    from memline.ledger.backup import put_back, read_backup
+    from memline.ledger.migrate import HEAD
+
+    path = _sqlite_path(settings)
+    if path is None:
+        raise InvalidInput(f"{_POSTGRES} Nothing was changed.")
+    found = read_backup(file)
+    if found.revision > HEAD:
+        raise InvalidInput(f"{file} has schema {found.revision}, this memline knows up to {HEAD}: upgrade memline. Nothing was changed.")
+    present = _name_of(path)
+    if present is not None and found.ledger is not None and present != found.ledger:
+        raise InvalidInput(f"{file} is a backup of another ledger than the one at {path}: name its home folder. Nothing was changed.")
+    if not yes:
+        if as_json:
+            raise typer.BadParameter("with --json nothing is asked: add --yes.", param_hint="--json")
+        _show(found, f"This would be put in the place of {path}.")
+        typer.confirm("Put it back?", abort=True, err=True)
+    aside = path.with_name(f"{path.name}.before-{SystemClock().now():%Y%m%dT%H%M%S}")
+    was_there = put_back(found, path, aside=aside)
+    return {**_document(found), "ledger_before": str(aside) if was_there else None}
+
+
+def _finish(options: Chosen) -> dict[str, Any]:
+    """Opening replays the tombstones; the index, which is younger or older than the ledger now, is due to be compared."""
+    from memline.cli.houses import open_house
+    from memline.ledger.compact import compact
+    from memline.ledger.counters import read_counters
+    from memline.ledger.migrate import open_ledger
+    from memline.ledger.reconciling import make_turn_due
+    from memline.ledger.session import Ledger
+
+    with closing(Ledger(options.settings().ledger_location())) as bare:
+        open_ledger(bare)  # an older schema is told here, with the command that brings it on
+        with bare.read() as connection:
+            before = read_counters(connection)["subjects_erased"]
+    with closing(open_house(options)) as opened:
+        ledger = opened.house.ledger
+        with ledger.write() as tx:
+            replayed = read_counters(tx)["subjects_erased"] - before
+            make_turn_due(tx)
+        if replayed and ledger.is_sqlite:
+            compact(ledger)  # what was erased again is not in a byte of the file
+    return {"tombstones_replayed": replayed}
+
+
+def _name_of(path: Path) -> str | None:
+    """The name of the ledger that is there; None where there is none, or it can't be read any more."""
+    import sqlite3
+
+    if not path.exists():
+        return None
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+            row = connection.execute("SELECT value FROM ledger_meta WHERE key = 'name'").fetchone()
+    except sqlite3.Error:
+        return None
+    return None if row is None else str(row[0])
+
+
+def _sqlite_path(settings: Settings) -> Path | None:
+    from memline.ledger.session import Ledger
+
+    with closing(Ledger(settings.ledger_location())) as ledger:
+        return None if ledger.path is None else Path(ledger.path)
+
+
+def _document(found: BackupFile) -> dict[str, Any]:
+    return {
+        "file": str(found.path),
+        "bytes": found.size,
+        "schema": found.revision,
+        "memories": found.memories,
+        "jobs": found.jobs,
+        "newest_turn": found.newest_turn,
+    }
+
+
+def _show(found: BackupFile, line: str) -> None:
+    screen().print(facts([(name.replace("_", " "), text(value)) for name, value in _document(found).items()]))
+    screen().print(text(line, "green"))

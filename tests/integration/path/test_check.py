@@ -1,0 +1,184 @@
+"""`memline check`: it tells a deployment that keeps its promises from one that does not, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from memline import Memory
+from memline.cli import check_run, check_samples
+from memline.cli.check_run import PREFIX, Verdict
+from memline.contracts.errors import InvalidInput, WaitTimeout
+from memline.ledger.forget_namespace import forget_namespace, rows_of_namespace
+from memline.ledger.schema import metadata
+from memline.ledger.session import Ledger
+from memline.search.searcher import Searcher
+from tests.acceptance.program import Program
+from tests.integration.path.stacks import Stack
+from tests.services import RedisServer
+
+#: What a check does not take away: names of the ledger itself, counts of what happened, who is at work, and the tombstone of its subject.
+STAYS = {"ledger_meta", "counters", "heartbeats", "tombstones"}
+
+
+def program_of(stack: Stack) -> Program:
+    short = {name.removeprefix("MEMLINE_").lower(): value for name, value in stack.variables.items()}
+    return Program(Path(short.pop("home")), **short, search_deadline="30")
+
+
+def rows(stack: Stack) -> dict[str, int]:
+    with closing(Ledger(stack.settings().ledger_location())) as ledger, ledger.read() as connection:
+        return {
+            table.name: connection.execute(sa.select(sa.func.count()).select_from(table)).scalar_one()
+            for table in metadata.sorted_tables
+            if table.name not in STAYS
+        }
+
+
+def tombstones(stack: Stack) -> int:
+    with closing(Ledger(stack.settings().ledger_location())) as ledger, ledger.read() as connection:
+        return int(connection.execute(sa.text("SELECT count(*) FROM tombstones")).scalar_one())
+
+
+def verdicts(document: dict[str, Any]) -> dict[str, str]:
+    return {sample["name"]: sample["verdict"] for sample in document["samples"]}
+
+
+def namespaces_of(stack: Stack) -> list[str]:
+    with stack.memory() as memory:
+        return [name for name in memory._house.index.namespaces() if name.startswith(PREFIX)]
+
+
+def test_every_promise_holds_and_not_a_row_is_left(stack: Stack, opened: Memory) -> None:
+    opened.add("I keep bees in the garden.", user_id="keeper", wait=True, timeout=60)
+    opened.flush(60)
+    before, stones = rows(stack), tombstones(stack)
+    found = program_of(stack).json("check")
+    assert found["ok"], found
+    assert verdicts(found) == {**{sample.name: "holds" for sample in check_samples.SAMPLES}, "clean up": "holds"}
+    assert found["namespace"].startswith(PREFIX)
+    assert rows(stack) == before
+    assert tombstones(stack) == stones + 1
+    assert namespaces_of(stack) == []
+    assert opened.count(filters={"user_id": "keeper"}) == 1
+
+
+def test_a_broken_promise_is_told_and_the_rest_goes_on(opened: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    search = Searcher.search
+
+    def without_filter(self: Searcher, namespace: str, query: str, filters: Any, **options: Any) -> Any:
+        from memline.contracts.filters import parse
+
+        return search(self, namespace, query, parse({"OR": [{"user_id": f"check-{name}"} for name in ("ann", "bob", "cat")]}), **options)
+
+    monkeypatch.setattr(Searcher, "search", without_filter)
+    memory = opened.in_namespace(check_run.fresh_namespace())
+    try:
+        outcomes = {
+            outcome.name: outcome
+            for outcome in check_run.run(memory, memory._house, check_samples.SAMPLES, timeout=100, told=lambda _name: None)
+        }
+    finally:
+        monkeypatch.undo()
+        check_run.clean(memory, memory._house, timeout=60)
+    assert outcomes["apart"].verdict is Verdict.BROKEN
+    assert outcomes["apart"].seen == "search shows the other user's memory"
+    assert outcomes["once"].verdict is Verdict.HOLDS
+    with memory._house.ledger.read() as connection:
+        assert set(rows_of_namespace(connection, memory.namespace)) <= {"tombstones"}
+
+
+def test_samples_whose_time_is_over_count_as_broken(opened: Memory) -> None:
+    memory = opened.in_namespace(check_run.fresh_namespace())
+    (outcome, *_) = check_run.run(memory, memory._house, check_samples.SAMPLES, timeout=0, told=lambda _name: None)
+    assert outcome.verdict is Verdict.BROKEN and "--timeout" in outcome.seen
+
+
+def test_ctrl_c_cleans_up(stack: Stack) -> None:
+    before = rows(stack)
+    with closing_process(program_of(stack).start("check", "--json")) as running:
+        deadline = time.monotonic() + 60
+        while rows(stack)["jobs"] == before["jobs"]:
+            assert time.monotonic() < deadline and running.poll() is None
+            time.sleep(0.01)
+        running.send_signal(signal.SIGINT)
+        _, told = running.communicate(timeout=60)
+    assert running.returncode == 130, told
+    assert rows(stack) == before
+    assert namespaces_of(stack) == []
+
+
+def test_what_a_killed_check_has_left_is_taken_away_by_its_name(stack: Stack, opened: Memory) -> None:
+    before = rows(stack)
+    left = opened.in_namespace(check_run.fresh_namespace())
+    left.add("Ann keeps her bicycle in garage 4417.", user_id=check_samples.ANN, infer=False, wait=True, timeout=60)
+    program = program_of(stack)
+    assert "rows" in program.run("check", "--clean", left.namespace).stderr
+    assert rows(stack) == before
+    assert "begins with" in program.run("check", "--clean", "default", exit_code=1).stderr
+
+
+def test_a_namespace_that_is_in_use_is_not_forgotten(opened: Memory) -> None:
+    used = opened.in_namespace("in-use")
+    used.add("Ann keeps her bicycle in garage 4417.", user_id="ann", infer=False, wait=True, timeout=60)
+    with pytest.raises(InvalidInput, match="reset it first"), used._house.ledger.write() as tx:
+        forget_namespace(tx, "in-use")
+    assert used.count(filters={"user_id": "ann"}) == 1
+
+
+@pytest.fixture
+def redis() -> Iterator[RedisServer]:
+    with RedisServer() as server:
+        yield server
+
+
+def test_without_workers_it_says_so_and_writes_nothing(tmp_path: Path, redis: RedisServer) -> None:
+    program = Program(tmp_path / "home", redis_url=redis.url)
+    ran = program.run("check", exit_code=4)
+    assert "No worker serves accept, relay, sweep, stage.extract" in ran.stderr
+    assert "Nothing was written" in ran.stderr
+
+
+def test_what_costs_is_said_before_and_needs_a_yes(tmp_path: Path) -> None:
+    program = Program(tmp_path / "home", openai_api_key="none", openai_base_url="http://127.0.0.1:9")
+    ran = program.run("check", exit_code=1)
+    assert "This costs: about 2 calls of" in ran.stderr and "--yes" in ran.stderr
+
+
+def test_a_namespace_that_can_not_be_drained_is_named(opened: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("memline.ledger.pending.pending_work", lambda *_given: (0, 3))
+    memory = opened.in_namespace(check_run.fresh_namespace())
+    with pytest.raises(WaitTimeout, match=memory.namespace):
+        check_run.clean(memory, memory._house, timeout=0)
+
+
+class closing_process:
+    """Ends a program that is still there when the block ends."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+
+    def __enter__(self) -> subprocess.Popen[str]:
+        return self._process
+
+    def __exit__(self, *_told: object) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+        for pipe in (self._process.stdout, self._process.stderr):
+            if pipe is not None:
+                pipe.close()
+        self._process.wait()
+
+
+def test_the_document_is_json_and_nothing_else(tmp_path: Path) -> None:
+    ran = Program(tmp_path / "home").run("check", "--json")
+    assert set(json.loads(ran.stdout)) == {"ok", "namespace", "samples"}

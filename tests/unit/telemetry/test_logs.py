@@ -1,0 +1,143 @@
+"""One line an event, with what it is about, and nothing that another package or an exception might quote."""
+
+from __future__ import annotations
+
+import contextvars
+import io
+import json
+import logging
+import sys
+import threading
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from celery.signals import setup_logging
+
+from memline.contracts.about import about, about_of, at_hand, told
+from memline.contracts.errors import ProviderRefused
+from memline.telemetry.logs import JsonLines, TextLines, install
+
+CANARY = "Dora keeps bees"
+
+
+def record(name: str, message: str, *args: Any, level: int = logging.INFO, **given: Any) -> logging.LogRecord:
+    made = logging.LogRecord(name, level, "/somewhere/module.py", 7, message, args, given.pop("exc_info", None))
+    for key, value in given.items():
+        setattr(made, key, value)
+    return made
+
+
+def as_json(made: logging.LogRecord) -> dict[str, Any]:
+    line = JsonLines().format(made)
+    assert "\n" not in line
+    found: dict[str, Any] = json.loads(line)
+    return found
+
+
+def raised(error: Exception) -> Any:
+    try:
+        raise error
+    except Exception:
+        return sys.exc_info()
+
+
+def test_a_line_has_time_level_logger_event_and_what_it_is_about() -> None:
+    with about(stage="extract", lease="l-1", job="j-1", namespace="shop"):
+        line = as_json(record("memline.runner", "stage done", **told(jobs=1, seconds=0.25)))
+    assert line.pop("time").endswith("Z")
+    assert line == {
+        "level": "info", "logger": "memline.runner", "event": "stage done", "stage": "extract", "lease": "l-1", "job": "j-1",
+        "namespace": "shop", "jobs": 1, "seconds": 0.25,
+    }  # fmt: skip
+
+
+def test_the_text_form_is_one_line_that_reads() -> None:
+    with about(stage="extract", job="j-1"):
+        line = TextLines().format(record("memline.runner", "job\nretried", **told(reason="a b", wait=1.0)))
+    assert line.split(" ", 1)[1] == 'INFO    memline.runner: job retried stage=extract job=j-1 reason="a b" wait=1'
+
+
+def test_what_is_at_hand_is_nested_ends_with_its_block_and_goes_along_with_a_copied_context() -> None:
+    found: list[Any] = []
+    with about(stage="extract", jobs=2), about(job="j-1", loop=None):
+        assert at_hand() == {"stage": "extract", "jobs": 2, "job": "j-1"}
+        thread = threading.Thread(target=contextvars.copy_context().run, args=(lambda: found.append(at_hand()),))
+        thread.start()
+        thread.join()
+    assert found == [{"stage": "extract", "jobs": 2, "job": "j-1"}]
+    assert at_hand() == {}
+
+
+def test_an_exception_takes_along_what_was_at_hand_where_it_was_raised() -> None:
+    with pytest.raises(RuntimeError) as failed, about(stage="extract"), about(job="j-1"):
+        raise RuntimeError(CANARY)
+    assert about_of(failed.value) == {"stage": "extract", "job": "j-1"}
+    line = as_json(record("celery.app.trace", "it failed", exc_info=(RuntimeError, failed.value, failed.tb)))
+    assert line["job"] == "j-1"
+
+
+@pytest.mark.parametrize("form", [JsonLines(), TextLines()])
+def test_an_exception_is_its_class_and_place_and_its_words_only_where_memline_wrote_them(form: logging.Formatter) -> None:
+    foreign = form.format(record("memline.loop", "failed", exc_info=raised(ValueError(CANARY))))
+    assert "ValueError" in foreign and "test_logs.py" in foreign and CANARY not in foreign
+    own = form.format(record("memline.loop", "failed", exc_info=raised(ProviderRefused("The server refused the key."))))
+    assert "The server refused the key." in own
+
+
+@pytest.mark.parametrize(
+    ("logger", "message", "args", "shown"),
+    [
+        ("celery.worker", "Connected to %s", ("redis://:secret@host",), "Connected to <str>"),
+        ("celery.worker", "mingle: all alone", (), "mingle: all alone"),
+        ("celery.app.trace", "Task %(name)s[%(id)s] %(exc)s", ({"name": "memline.link", "id": "t-1", "exc": CANARY},),
+         "Task memline.link[t-1] <str>"),
+        ("sqlalchemy.engine", "[%s] %r", ("generated", (CANARY,)), "[<str>] <tuple>"),
+        ("openai", f"Request: {CANARY}", (), f"a message of {len(CANARY) + 9} characters at module:7"),
+        ("other", "%s of %d", (CANARY, 3), "<str> of 3"),
+        ("other", "%d", (CANARY,), "%d"),
+    ],
+)  # fmt: skip
+def test_of_other_packages_the_wording_is_told_and_no_value_that_could_be_a_text(
+    logger: str, message: str, args: tuple[Any, ...], shown: str
+) -> None:
+    assert as_json(record(logger, message, *args))["event"] == shown
+
+
+@pytest.fixture
+def _logging_as_it_was() -> Iterator[None]:
+    root = logging.getLogger()
+    names = ["memline", "celery", "kombu", "billiard"]
+    kept = root.handlers[:], root.level, {name: logging.getLogger(name).level for name in names}
+    hooks = sys.excepthook, threading.excepthook, warnings.showwarning
+    yield
+    root.handlers[:], root.level = kept[0], kept[1]
+    for name, level in kept[2].items():
+        logging.getLogger(name).setLevel(level)
+    sys.excepthook, threading.excepthook, warnings.showwarning = hooks
+    setup_logging.disconnect(dispatch_uid="memline.logs")
+
+
+@pytest.mark.usefixtures("_logging_as_it_was")
+def test_installed_it_takes_every_line_warning_and_uncaught_error_of_the_process() -> None:
+    out = io.StringIO()
+    install("debug", "json", stream=out)
+    logging.getLogger("memline.x").debug("fine")
+    logging.getLogger("sqlalchemy.engine.Engine").info("INSERT %r", CANARY)
+    logging.getLogger("other").warning("%s", CANARY)
+    thread = threading.Thread(target=lambda: raised(ValueError(CANARY)) and [][0])
+    thread.start()
+    thread.join()
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.showwarning = sys.modules["memline.telemetry.logs"]._show_warning  # catch_warnings took it out
+        warnings.warn(CANARY, stacklevel=1)
+    sys.excepthook(*raised(KeyError(CANARY)))
+    lines = [json.loads(line) for line in out.getvalue().splitlines()]
+    assert [(line["logger"], line["level"]) for line in lines] == [
+        ("memline.x", "debug"), ("other", "warning"), ("memline", "critical"), ("memline.warnings", "warning"), ("memline", "critical"),
+    ]  # fmt: skip
+    assert [line["error"]["type"] for line in lines if "error" in line] == ["IndexError", "KeyError"]
+    assert CANARY not in out.getvalue()
+    assert setup_logging.send(sender=None)  # somebody listens: Celery sets up nothing
