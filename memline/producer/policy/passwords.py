@@ -32,6 +32,7 @@ _AFTER = re.compile(rf"(?:s\b|[_-](?:hash|string|value))?[\"'`\])]{{0,2}}{_WHERE
 _BARE = re.compile(r"(?P<gap>\s{1,2})(?=[^\s]{4,64})")
 #: "I use dragon99! as my password", "hunter2 is the password".
 _BEFORE = re.compile(r"([^\s\"'`,;:]{4,64})[\"'`]? (?:is|as|was|were|=) (?:my|the|our|his|her|their|your) (?:[\w-]{1,16} ){0,2}$")
+_POSSESSED = re.compile(r"(?:is|as|was|were|=) (?:my|the|our|his|her|their|your) ")
 _QUOTE = {"'": "'", '"': '"', "`": "`", "“": "”", "«": "»", "「": "」", "‘": "’", "„": "“"}
 _TOKEN = re.compile(r"[^\s\"'`“”«»「」，。；、]{1,128}")
 _ASCII_TOKEN = re.compile(r"[!-~]{3,128}")
@@ -129,6 +130,8 @@ def _chosen(found: Found | None, text: str, name: str) -> Found | None:
 
 def _before(text: str, at: int) -> Found | None:
     """The password that stands before its name."""
+    if text[at - 1 : at] != " " or not _POSSESSED.search(text, max(0, at - 44), at):
+        return None
     start = max(0, at - 110)
     match = _BEFORE.search(text[start:at])
     if match is None:
@@ -153,7 +156,7 @@ def _value(text: str, at: int, name: str, *, clear: bool, table: bool = False) -
         end = text.find(close, at + 1, at + 130)
         inner = text[at + 1 : end] if end > 0 else ""
         if inner.strip() and "\n" not in inner:
-            return None if is_stand_in(inner) or inner.lower() in ABOUT else Found(at + 1, end, Kind.PASSWORD)
+            return None if _CODE.match(inner) or is_stand_in(inner) or inner.lower() in ABOUT else Found(at + 1, end, Kind.PASSWORD)
         at += 1
     ascii_only = ord(name[0]) > 0x2E80
     match = (_ASCII_TOKEN if ascii_only else _TOKEN).match(text, at)

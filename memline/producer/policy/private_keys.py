@@ -37,8 +37,12 @@ def find_private_keys(text: str, low: str) -> Iterator[Found]:
             match = _BASE64.match(text, at)
             yield Found(at, match.end() if match else at, Kind.PRIVATE_KEY)
     if "PuTTY-User-Key-File-" in text:
+        done = 0
         for at in places(text, "PuTTY-User-Key-File-"):
-            if (match := _PUTTY.match(text, at)) is not None and "Private-" in match.group():
+            if at < done or (match := _PUTTY.match(text, at)) is None:
+                continue
+            done = match.end()
+            if "Private-" in match.group():
                 yield Found(at, match.end(), Kind.PRIVATE_KEY)
     if "AGE-SECRET-KEY-1" in text:
         yield from (Found(*match.span(), Kind.PRIVATE_KEY) for match in _AGE.finditer(text))
