@@ -17,7 +17,7 @@ from tests.integration.workers.test_flower import flower
 from tests.services import PostgresServer, RedisServer, free_port
 
 PICTURE = Path(__file__).parent / "images" / "flower.png"
-PASSWORD = "for-this-picture"  # noqa: S105
+PASSWORD = "for-this-picture"
 SIZE = "1760,800"
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from memline.contracts.errors import ConfigurationError
 from memline.settings import Settings, load_settings
 
-__all__ = ["app", "app_of"]
+__all__ = ["app_of"]
 
 
 def app_of(settings: Settings) -> Any:

@@ -18,8 +18,12 @@ from memline.provider_links import build_calls, build_link, tell_of
 from memline.settings import Settings, sqlite_url
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from memline.language.calls import Calls
+    from memline.language.chat.forms import Forms
     from memline.language.ports import Analyser, ChatModel, Embedder
+    from memline.language.usage import Use
     from memline.ledger.session import Ledger
     from memline.outbox.erase import Eraser
     from memline.outbox.reconcile import Reconciler
@@ -280,6 +284,17 @@ class House:
             )
         return MeteredEmbedder(embedder, tell_of(settings, "search"))
 
+    def counted_embedder(self) -> Embedder:
+        """The embedder, whose calls are written to the ledger as they are made, for a command that embeds for all namespaces (`*`)."""
+        from memline.language.metered import MeteredEmbedder
+        from memline.pipeline.paid import settle_uses
+
+        def told(uses: Sequence[Use]) -> None:
+            with self.ledger.write() as tx:
+                settle_uses(tx, self.parts, "embed", "*", uses)
+
+        return MeteredEmbedder(self.embedder, told) if self.embedder.paid else self.embedder
+
     @property
     def calls(self) -> Calls:
         """What the calls of models' servers share: limits and breaker."""
@@ -328,7 +343,17 @@ class House:
         settings = self.settings
         link = build_link(settings, self.calls, model, call, timeout=timeout)
         key, limit = self._openai_key(asks), timeout or settings.model_timeout
-        return OpenAIChat(model, api_key=key, base_url=settings.openai_base_url, timeout=limit, link=link)
+        return OpenAIChat(model, api_key=key, base_url=settings.openai_base_url, timeout=limit, link=link, forms=self._forms)
+
+    @property
+    def _forms(self) -> Forms:
+        return cast("Forms", self._once("_chat_forms", self._build_forms))
+
+    def _build_forms(self) -> Forms:
+        from memline.language.chat.forms import Forms
+        from memline.ledger.chat_forms import LedgerForms
+
+        return Forms(LedgerForms(lambda: self.ledger, self.clock))
 
     def _openai_key(self, setting: str) -> str:
         if self.settings.openai_api_key is None:

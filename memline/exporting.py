@@ -48,7 +48,8 @@ class Exporter:
         self._clock = clock or SystemClock()
         self._group = None if everything else port_group(None)
         self._deadline = deadline
-        self._parts = {"ledger": _Part("ledger", _LedgerReader(settings, self._clock))}
+        self._ledger = _LedgerReader(settings, self._clock)
+        self._parts = {"ledger": _Part("ledger", self._ledger)}
         if settings.redis_url is not None:
             self._parts["redis"] = _Part("redis", _RedisReader(settings))
 
@@ -63,6 +64,10 @@ class Exporter:
             if found is not None:
                 figures.take(found)
         return exposition(figures)
+
+    def close(self) -> None:
+        """Closes its connections; a later page opens new ones."""
+        self._ledger.close()
 
 
 def _counted(settings: Settings, group: str | None) -> Figures:
@@ -156,6 +161,12 @@ class _LedgerReader:
             for metric, labels, value in [*exported(read_counters(connection)), *read_gauges(connection, now=self._clock.now())]:
                 figures.put(metric, labels, value)
         return figures
+
+
+    def close(self) -> None:
+        ledger, self._ledger = self._ledger, None
+        if ledger is not None:
+            ledger.close()
 
 
 class _RedisReader:

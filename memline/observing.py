@@ -59,6 +59,11 @@ def _trace(settings: Settings, role: Role, version: str) -> None:
     service = "memline-worker" if role == "worker" else "memline"
     provider = collector_provider(settings.otlp_endpoint, rate=settings.traces_rate, service=service, version=version)
     tracing.use(OpenTelemetry(provider, version=version))
+    if role == "worker":
+        from celery.signals import worker_process_shutdown
+
+        # a child of a pool ends without its exit handlers
+        worker_process_shutdown.connect(lambda **_: provider.force_flush(2000), weak=False, dispatch_uid="memline.tracing")
 
 
 def _count(settings: Settings, role: Role) -> None:

@@ -13,6 +13,7 @@ from memline.cli import (
     changes,
     changing,
     check,
+    costs,
     demo,
     doctor,
     erase,
@@ -31,6 +32,7 @@ from memline.cli import (
     reconcile,
     sim,
     spool,
+    top,
     turns,
     verify,
     weights,
@@ -98,8 +100,10 @@ app.command("export", rich_help_panel=_USE)(export.export)
 app.command("receipt", rich_help_panel=_USE)(turns.receipt)
 
 app.command("check", rich_help_panel=_RUN)(check.check)
+app.command("top", rich_help_panel=_RUN)(top.top)
 app.command("health", rich_help_panel=_RUN)(health.health)
 app.add_typer(jobs.app, name="jobs", rich_help_panel=_RUN)
+app.command("costs", rich_help_panel=_RUN)(costs.costs)
 app.command("worker", rich_help_panel=_RUN)(worker.worker)
 app.command("flower", rich_help_panel=_RUN)(flower.flower)
 app.command("metrics", rich_help_panel=_RUN)(metrics.metrics)

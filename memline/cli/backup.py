@@ -75,6 +75,8 @@ def restore(
     rows = [(name.replace("_", " "), text(value)) for name, value in told.items() if value is not None]
     screen().print(facts(rows))
     screen().print(text("The ledger serves. Start the workers, then: memline reconcile, memline verify.", "green"))
+    if told.get("ledger_before"):
+        note("Remove the ledger that was there before once this one has proven itself: erasures do not reach into it.")
     note("Turns that were accepted after the backup are gone from it; those still in Redis or in a spool arrive by themselves.")
 
 

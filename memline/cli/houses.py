@@ -60,6 +60,13 @@ class OpenHouse:
             raise UnknownReceipt(f"No job {job_id} is in namespace {self.namespace} of this ledger. `memline jobs` lists what is there.")
         return state
 
+    def usage_of(self, job_id: str) -> list[dict[str, Any]]:
+        """What the calls of a job used, as long as its replies are kept."""
+        from memline.ledger.usage import usage_of_job
+
+        with self.house.ledger.read() as connection:
+            return usage_of_job(connection, job_id)
+
     def retry(self, job_id: str) -> bool:
         """Puts a failed job back; False where it had not failed."""
         from memline.ledger.jobs import retry_job

@@ -10,6 +10,7 @@ import typer
 from rich.text import Text
 
 from memline.cli.chosen import Chosen, chosen
+from memline.cli.costs import cost_lines
 from memline.cli.houses import open_house
 from memline.cli.options import AsJson
 from memline.cli.screen import facts, fresh_table, local_time, note, print_json, screen, text
@@ -63,8 +64,9 @@ def show(
 
     with closing(open_house(chosen(context))) as house:
         state = house.state_of(job_id)
+        used = house.usage_of(job_id)
     if as_json:
-        print_json(receipt_document(state) | {"handed_at": handed_over_at(state.id)})
+        print_json(receipt_document(state) | {"handed_at": handed_over_at(state.id), "usage": used})
         return
     rows: list[tuple[str, Any]] = [
         ("job", text(state.id)),
@@ -74,6 +76,7 @@ def show(
         ("reason", text(state.reason or "—")),
         ("same as", text(state.same_as or "—")),
     ]
+    rows += [(told, text(cost)) for told, cost in cost_lines(used)]
     rows += [(result["event"], text(result["memory"] or "(deleted since)")) for result in state.results]
     screen().print(facts(rows))
 

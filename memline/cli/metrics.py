@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import closing
 from typing import Annotated
 
 import typer
@@ -26,13 +27,11 @@ def metrics(
 
     settings = chosen(context).settings()
     if serve is None:
-        sys.stdout.write(Exporter(settings, everything=True).page())
+        with closing(Exporter(settings, everything=True)) as exporter:
+            sys.stdout.write(exporter.page())
         return
     from memline.telemetry.metrics_server import MetricsServer
 
-    server = MetricsServer(Exporter(settings).page, host=host, port=serve)
-    note(f"metrics: http://{host}:{server.port}/metrics")
-    try:
+    with closing(Exporter(settings)) as exporter, closing(MetricsServer(exporter.page, host=host, port=serve)) as server:
+        note(f"metrics: http://{host}:{server.port}/metrics")
         server.wait()
-    finally:
-        server.close()

@@ -155,7 +155,7 @@ def _go(house: House, *, discard: bool) -> dict[str, Any]:
     from memline.outbox.reembed import Reembedding, finish
 
     with _stoppable(), _progress() as told:
-        moving = Reembedding(house.ledger, house.embedder, house.index_of, house.clock, house.ids.new(), told=told)
+        moving = Reembedding(house.ledger, house.counted_embedder(), house.index_of, house.clock, house.ids.new(), told=told)
         moved = moving.run(discard=discard)
         finish(house.ledger, house.relay, house.reconciler, house.index, house.clock, house.index_of, told=told)
     return {"moved": moved, "embedded": moving.embedded, "refused": moving.refused}

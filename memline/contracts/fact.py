@@ -48,6 +48,8 @@ class Fact:
     role: str | None = None
     #: The `name` of whoever said it, where the message has one.
     actor: str | None = None
+    #: Where in that message it was said, in characters: [start, end).
+    span: tuple[int, int] | None = None
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -58,12 +60,14 @@ class Fact:
             "message": self.message,
             "role": self.role,
             "actor": self.actor,
+            "span": None if self.span is None else list(self.span),
         }
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Fact:
         links = tuple(Link(memory_id, Relation(relation)) for memory_id, relation in raw["links"])
-        return cls(raw["text"], raw["attributed_to"], links, raw["slot"], raw["message"], raw["role"], raw["actor"])
+        span = None if raw.get("span") is None else (raw["span"][0], raw["span"][1])
+        return cls(raw["text"], raw["attributed_to"], links, raw["slot"], raw["message"], raw["role"], raw["actor"], span)
 
 
 EntityType = Literal["PROPER", "QUOTED", "TOPIC", "IDENTIFIER"]

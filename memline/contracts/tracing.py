@@ -32,9 +32,7 @@ class Tracer(Protocol):
         """A span around a block, which is the current one inside."""
         ...
 
-    def each(
-        self, name: str, traced: Mapping[str, Traced], attributes: Mapping[str, Value]
-    ) -> AbstractContextManager[Mapping[str, str]]:
+    def each(self, name: str, traced: Mapping[str, Traced], attributes: Mapping[str, Value]) -> AbstractContextManager[Mapping[str, str]]:
         """A span a key of *traced*, all around one block; the `traceparent` of each. A single one is the current one inside."""
         ...
 

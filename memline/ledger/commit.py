@@ -290,6 +290,8 @@ def _memory_row(job: Job, ordinal: int, candidate: Candidate, hashed: str, now: 
         "verbatim": not job.infer,
         "slot": fact.slot,
         "message": fact.message,
+        "span_start": None if fact.span is None else fact.span[0],
+        "span_end": None if fact.span is None else fact.span[1],
         "expires_on": job.expires_on,
         "occurred_at": job.said_at,
         "created_at": now,

@@ -229,9 +229,7 @@ def send_again(tx: Connection, *, now: datetime, times: LeaseTimes, limit: int =
     return [Lease(row.id, row.epoch, Stage(row.stage), row.alone) for row in rows]
 
 
-def dissolve_expired(
-    tx: Connection, *, now: datetime, max_attempts: int, limit: int = 50, failed: list[FailedJob] | None = None
-) -> int:
+def dissolve_expired(tx: Connection, *, now: datetime, max_attempts: int, limit: int = 50, failed: list[FailedJob] | None = None) -> int:
     """Takes batches from workers that died or hang. Their jobs are retried alone; one that was alone has spent an attempt.
 
     *failed* gets the jobs that have none left, for whoever tells of them after the commit.

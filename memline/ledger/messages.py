@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -11,7 +11,6 @@ from sqlalchemy.engine import Connection
 from memline.contracts.message import CONTEXT, CONTEXT_LIMIT, SOURCES, Message, cut
 from memline.contracts.receipt import Event
 from memline.ledger.jobs import Job, Stage
-from memline.ledger.memories import MemoryRow
 from memline.ledger.results import FACTS, load_results
 from memline.ledger.schema import jobs, memories, messages, stage_results
 from memline.ledger.session import insert
@@ -26,9 +25,18 @@ def save_messages(tx: Connection, found: Sequence[Job]) -> None:
     """Stores the messages of jobs at their places; a second time changes nothing. System and developer messages are no conversation, and
     a message that only calls tools says nothing; what a tool said is kept up to `CONTEXT_LIMIT`.
 
-    Those that a memory came from which is deleted by now are left out.
+    Those that a memory came from which is deleted by now are left out, or hidden where another memory names them.
     """
-    withheld = _withheld_of(tx, found)
+    withheld, redacted = _withheld_of(tx, found)
+    named = _named(tx, list(withheld))
+
+    def is_hidden(job: Job, ordinal: int, role: str) -> bool:
+        return _is_in(withheld, job.id, ordinal, role)
+
+    def is_gone(job: Job, ordinal: int, role: str) -> bool:
+        kept = _is_in(named, job.id, ordinal, role) and not _is_in(redacted, job.id, ordinal, role)
+        return is_hidden(job, ordinal, role) and not kept
+
     rows = [
         {
             "lane": job.lane,
@@ -39,10 +47,11 @@ def save_messages(tx: Connection, found: Sequence[Job]) -> None:
             "name": message.name,
             "text": cut(message.text, CONTEXT_LIMIT) if message.role in CONTEXT else message.text,
             "said_at": job.said_at,
+            "withheld": True if is_hidden(job, ordinal, message.role) else None,
         }
         for job in found
         for ordinal, message in enumerate(job.messages)
-        if message.role in (*SOURCES, *CONTEXT) and message.text.strip() and not _is_withheld(withheld, job.id, ordinal, message.role)
+        if message.role in (*SOURCES, *CONTEXT) and message.text.strip() and not is_gone(job, ordinal, message.role)
     ]
     if rows:
         tx.execute(insert(tx, messages).on_conflict_do_nothing(index_elements=["job_id", "ordinal"]), rows)
@@ -54,18 +63,33 @@ def window_before(connection: Connection, lane: str, place: int, *, size: int) -
     """The last *size* messages of a lane before the turn at *place*, oldest first."""
     query = (
         sa.select(messages.c.role, messages.c.text, messages.c.name)
-        .where(messages.c.lane == lane, messages.c.place < place)
+        .where(messages.c.lane == lane, messages.c.place < place, messages.c.withheld.is_not(True))
         .order_by(messages.c.place.desc(), messages.c.ordinal.desc())
         .limit(size)
     )
     return [Message(role, text, name) for role, text, name in reversed(connection.execute(query).all())]
 
 
-def forget_sources(tx: Connection, rows: Sequence[MemoryRow]) -> None:
+class Source(Protocol):
+    """What is needed of a memory to find the messages that it came from."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def lane(self) -> str: ...
+
+    @property
+    def job_id(self) -> str: ...
+
+
+def forget_sources(tx: Connection, rows: Sequence[Source], *, redact: bool = False, hidden_only: bool = False) -> None:
     """Takes the messages that deleted memories came from out of their lanes, so that no model learns them again from there.
 
     Those are the messages of the turn that made a memory and of turns that repeated it: the one that the extractor named, or all of its
-    user's and assistant's. The rest of a turn stays. A turn that is not saved yet leaves them out when it is.
+    user's and assistant's. One that another memory names is only hidden, and goes with the last of them; *redact*: it goes now.
+    *hidden_only*: of these turns only what was hidden before. The rest of a turn stays. A turn that is not saved yet does the same when it
+    is.
     """
     by_lane: dict[str, set[str]] = {}
     for row in rows:
@@ -76,13 +100,20 @@ def forget_sources(tx: Connection, rows: Sequence[MemoryRow]) -> None:
         query = sa.select(jobs.c.id, jobs.c.outcome).where(jobs.c.lane == lane, sa.or_(jobs.c.id.in_(job_ids), repeats))
         turns |= {job_id: outcome for job_id, outcome in tx.execute(query) if outcome}
     withheld = _withheld(tx, turns, {row.id for row in rows})
-    whole = [job_id for job_id, which in withheld.items() if which is None]
-    some = [{"job": job_id, "which": ordinal} for job_id, which in withheld.items() for ordinal in sorted(which or ())]
-    if whole:
-        tx.execute(sa.delete(messages).where(messages.c.job_id.in_(whole), messages.c.role.in_(SOURCES)))
-    if some:
-        said = (messages.c.job_id == sa.bindparam("job"), messages.c.ordinal == sa.bindparam("which"))
-        tx.execute(sa.delete(messages).where(*said), some)
+    named = {} if redact else _named(tx, list(withheld))
+    gone: list[int] = []
+    hidden: list[int] = []
+    for said in tx.execute(
+        sa.select(messages.c.no, messages.c.job_id, messages.c.ordinal, messages.c.role)
+        .where(messages.c.job_id.in_(list(withheld)))
+        .where(*([messages.c.withheld.is_(True)] if hidden_only else []))
+    ):
+        if _is_in(withheld, said.job_id, said.ordinal, said.role):
+            (hidden if _is_in(named, said.job_id, said.ordinal, said.role) else gone).append(said.no)
+    if gone:
+        tx.execute(sa.delete(messages).where(messages.c.no.in_(gone)))
+    if hidden:
+        tx.execute(sa.update(messages).where(messages.c.no.in_(hidden)).values(withheld=True))
     if withheld:
         strip_payloads(tx, jobs.c.id.in_(list(withheld)), jobs.c.stage == Stage.DONE.value)
 
@@ -94,15 +125,29 @@ def strip_payloads(tx: Connection, *which: sa.ColumnElement[bool]) -> None:
     tx.execute(sa.update(jobs).where(*which, carries).values(messages=sa.null(), metadata=sa.null(), prompt=None))
 
 
-def _withheld_of(tx: Connection, found: Sequence[Job]) -> dict[str, _Which]:
+def _withheld_of(tx: Connection, found: Sequence[Job]) -> tuple[dict[str, _Which], dict[str, _Which]]:
+    """By job, the messages that deleted memories came from; and those that redacted ones did."""
     rows = tx.execute(sa.select(jobs.c.id, jobs.c.outcome).where(jobs.c.no.in_([job.no for job in found])))
     turns = {job_id: outcome for job_id, outcome in rows if outcome}
     ids = sorted({memory_id for outcome in turns.values() for memory_id, _ in outcome})
-    gone: set[str] = set()
+    gone: dict[str, str] = {}
     for start in range(0, len(ids), 500):
-        some = sa.select(memories.c.id).where(memories.c.id.in_(ids[start : start + 500]), memories.c.state == "deleted")
-        gone |= set(tx.execute(some).scalars())
-    return _withheld(tx, turns, gone) if gone else {}
+        some = (memories.c.id.in_(ids[start : start + 500]), memories.c.state == "deleted")
+        gone |= {row.id: row.content_hash for row in tx.execute(sa.select(memories.c.id, memories.c.content_hash).where(*some))}
+    redacted = {memory_id for memory_id, hashed in gone.items() if not hashed}
+    return (_withheld(tx, turns, gone) if gone else {}), (_withheld(tx, turns, redacted) if redacted else {})
+
+
+def _named(tx: Connection, job_ids: Sequence[str]) -> dict[str, _Which]:
+    """By job, the messages that memories of it which are not deleted came from."""
+    found: dict[str, _Which] = {}
+    if not job_ids:
+        return found
+    query = sa.select(memories.c.job_id, memories.c.message).where(memories.c.job_id.in_(list(job_ids)), memories.c.state != "deleted")
+    for job_id, message in tx.execute(query):
+        before = found.get(job_id, frozenset())
+        found[job_id] = None if message is None or before is None else before | {message}
+    return found
 
 
 def _withheld(tx: Connection, turns: Mapping[str, Sequence[Sequence[str]]], gone: Collection[str]) -> dict[str, _Which]:
@@ -131,8 +176,9 @@ def _message_of(facts: Any, ordinal: int) -> int | None:
     return message if isinstance(message, int) else None
 
 
-def _is_withheld(withheld: Mapping[str, _Which], job_id: str, ordinal: int, role: str) -> bool:
-    if job_id not in withheld:
+def _is_in(found: Mapping[str, _Which], job_id: str, ordinal: int, role: str) -> bool:
+    """Whether a message is one of those of its job."""
+    if job_id not in found:
         return False
-    which = withheld[job_id]
+    which = found[job_id]
     return role in SOURCES if which is None else ordinal in which

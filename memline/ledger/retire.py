@@ -96,7 +96,7 @@ def delete_memories(
         some = rows[start : start + _CHUNK]
         which = memories.c.no.in_([row.no for row in some])
         retire(tx, which, actor=actor, reason=reason, now=now, redact=redact, keep=keep)
-        forget_sources(tx, some)
+        forget_sources(tx, some, redact=redact)
 
 
 def retire(
@@ -132,6 +132,7 @@ def retire(
     links = sa.delete(entity_links).where(entity_links.c.memory_no.in_(picked)).returning(entity_links.c.entity_no)
     drop_unnamed(tx, set(tx.execute(links).scalars()), now=now)
     gone: dict[str, Any] = {"state": "deleted", "text": "", "metadata": {}, "slot": None, "superseded_by": None, "length": 0}
+    gone |= {"span_start": None, "span_end": None}
     if redact:
         gone |= {"md5": "", "content_hash": "", "digest": ""}
     return tx.execute(sa.update(memories).where(which).values(**gone, version=memories.c.version + 1, updated_at=now)).rowcount
@@ -163,11 +164,12 @@ def _redact_deleted(tx: Connection, namespace: str, memory_id: str, within: Scop
         .where(memories.c.id == memory_id, memories.c.namespace == namespace, memories.c.state == "deleted")
         .where(*bounded(memories, within))
         .values(hashes)
-        .returning(memories.c.id)
+        .returning(memories.c.id, memories.c.lane, memories.c.job_id)
     ).one_or_none()
     if done is None:
         return False
     redact_history(tx, [memory_id])
+    forget_sources(tx, [done], redact=True, hidden_only=True)
     return True
 
 
@@ -222,10 +224,6 @@ def _tell_index(tx: Connection, which: sa.ColumnElement[bool], *, now: datetime)
     columns = ("kind", "object_id", "namespace", "version", "queued_at", "next_at", "attempts", "parked", "trace")
     trace = sa.literal(tracing.current(), sa.Text)
     told = (sa.literal("memory"), memories.c.id, memories.c.namespace, memories.c.version + 1, at, at, sa.literal(0), sa.false(), trace)
-    rows = (
-        sa.select(*told)
-        .where(which)
-        .order_by(memories.c.id)
-    )
+    rows = sa.select(*told).where(which).order_by(memories.c.id)
     statement = insert(tx, outbox).from_select(columns, rows)
     tx.execute(requeue(statement))

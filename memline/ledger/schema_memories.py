@@ -61,6 +61,9 @@ memories = Table(
     Column("valid_from", UtcTime, nullable=False),
     now_or_null("valid_to"),
     Column("superseded_by", sa.Text),
+    # where in its message it was said, in characters: [start, end); null where the extractor did not tell
+    Column("span_start", sa.Integer),
+    Column("span_end", sa.Integer),
     CheckConstraint("state IN ('live', 'superseded', 'expired', 'deleted')", name="state"),
     CheckConstraint("(state = 'superseded') = (superseded_by IS NOT NULL)", name="superseded"),
     UniqueConstraint("job_id", "ordinal"),
@@ -164,6 +167,8 @@ messages = Table(
     Column("name", sa.Text),
     Column("text", sa.Text, nullable=False),
     Column("said_at", UtcTime, nullable=False),
+    # a memory that came from it was deleted and another one still names it: shown to who asks why, to no model
+    Column("withheld", sa.Boolean),
     UniqueConstraint("job_id", "ordinal"),
     Index(None, "lane", "place", "ordinal"),
     sqlite_autoincrement=True,

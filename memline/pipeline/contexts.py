@@ -12,10 +12,12 @@ from memline.contracts.errors import ProviderError
 from memline.contracts.message import SOURCES, Message, without_marks
 from memline.language.checked import checked_vectors
 from memline.language.ports import Vectors
+from memline.language.usage import embedded, metered
 from memline.ledger.jobs import Job
 from memline.ledger.messages import window_before
 from memline.pipeline.extractors.pasted import without_pasted
 from memline.pipeline.extractors.port import Known, Request
+from memline.pipeline.paid import settle_alone
 from memline.pipeline.parts import Batch, Parts
 from memline.search.nearest import nearest_live, nearest_to
 
@@ -53,8 +55,11 @@ def embedded_contexts(parts: Parts, batch: Batch, found: Sequence[Job]) -> dict[
         for start in range(0, len(ids), _CHUNK):
             some = ids[start : start + _CHUNK]
             batch.keep()
-            made = checked_vectors(parts.embedder, parts.embedder.embed([texts[job_id] for job_id in some]), len(some))
+            with metered() as uses:
+                made = checked_vectors(parts.embedder, embedded(parts.embedder, [texts[job_id] for job_id in some]), len(some))
             vectors |= {job_id: made[row : row + 1] for row, job_id in enumerate(some)}
+            if parts.embedder.paid:
+                settle_alone(parts, "embed", [job for job in found if job.id in some], uses)
     except ProviderError:
         return vectors
     return vectors

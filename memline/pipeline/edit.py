@@ -19,7 +19,6 @@ from memline.contracts.fact import Analysis
 from memline.contracts.filters import ScopeIds
 from memline.contracts.scope import Scope
 from memline.contracts.turn import check_metadata, check_text
-from memline.language.checked import checked_vectors
 from memline.ledger.entities import Named, known_names
 from memline.ledger.memories import MemoryRow, load_memory
 from memline.ledger.update import Edit, NewText, lock_memory, update_memory
@@ -27,6 +26,7 @@ from memline.pipeline.embed import vector_bytes
 from memline.pipeline.extractors.slots import slot_of
 from memline.pipeline.link import name_in_scope
 from memline.pipeline.own_embedder import check_storing
+from memline.pipeline.paid import embedded_for
 from memline.pipeline.parts import Parts
 
 __all__ = ["UNCHANGED", "Change", "Unchanged", "check_new_text", "edit_memory"]
@@ -143,7 +143,7 @@ def _new_text(parts: Parts, row: MemoryRow, text: str, analysis: Analysis) -> Ne
         known = known_names(connection, [(row.lane, norm) for norm in mentions]) if mentions else {}
     new = [mention for norm, mention in mentions.items() if (row.lane, norm) not in known]
     texts = [text, *(mention.name for mention in new)]
-    vectors = [vector_bytes(vector) for vector in checked_vectors(parts.embedder, parts.embedder.embed(texts), len(texts))]
+    vectors = [vector_bytes(vector) for vector in embedded_for(parts, row.namespace, texts)]
     scope = Scope(row.namespace, row.user_id, row.agent_id, row.run_id)
     named: list[Named] = []
     for mention, vector in zip(new, vectors[1:], strict=True):

@@ -29,6 +29,7 @@ from memline.pipeline.contexts import WINDOW, embedded_contexts
 from memline.pipeline.extractors.procedure import steps_of
 from memline.pipeline.images import described, has_images, keep_descriptions, stored_descriptions
 from memline.pipeline.keeping import kept
+from memline.pipeline.located import placed
 from memline.pipeline.parts import Batch, Failure, Parts, Prepared, failure_of, reason_of
 from memline.pipeline.units import APART, BEHIND, Plan, ask_unit, divide_stored, drop_units, plan_units
 
@@ -171,7 +172,7 @@ def _facts_of(parts: Parts, job: Job, known: _Known) -> Extraction:
     found = extracted(parts, job, known.replies, known.vectors)
     if job.memory_type is not None:
         return replace(found, facts=_one(found.facts))
-    return kept(parts, job, found)
+    return placed(kept(parts, job, found), job.messages)
 
 
 def _verbatim(job: Job) -> list[Fact]:
@@ -180,7 +181,7 @@ def _verbatim(job: Job) -> list[Fact]:
         text = steps_of(job.messages)
         return [Fact(text, "assistant")] if text else []
     return [
-        Fact(message.text, attributed_to=message.role, message=index, role=message.role, actor=message.name)
+        Fact(message.text, message.role, message=index, role=message.role, actor=message.name, span=(0, len(message.text)))
         for index, message in enumerate(job.messages)
         if message.role in SOURCES and without_marks(message.text).strip()
     ]

@@ -10,15 +10,17 @@ from sqlalchemy.engine import Connection
 
 from memline.contracts import metrics
 from memline.contracts.errors import ProviderError, ProviderUnavailable
+from memline.language.checked import checked_vectors
+from memline.language.ports import Vectors
 from memline.language.prices import Prices
-from memline.language.usage import Use, metered, total
+from memline.language.usage import Use, embedded, metered, total
 from memline.ledger.calls import answered_calls, begin_calls, drop_calls
 from memline.ledger.counters import count
 from memline.ledger.jobs import Job
 from memline.ledger.usage import Used, add_usage, keep_usage_of_job
 from memline.pipeline.parts import Parts
 
-__all__ = ["Paid", "paid_call", "settle_uses", "tell_metrics"]
+__all__ = ["Paid", "embedded_for", "paid_call", "settle_alone", "settle_uses", "tell_metrics"]
 
 
 @dataclass(slots=True)
@@ -32,6 +34,8 @@ class Paid:
     #: Calls of these jobs whose answer had been lost.
     repeated: int = 0
     paid: bool = True
+    #: By kind of call, what others used that are settled with this one.
+    others: list[tuple[str, Sequence[Use]]] = field(default_factory=list)
 
     def settle(self, tx: Connection, *, lost: Collection[str] = ()) -> None:
         """Writes what the call used, to its jobs in equal parts and to the day of their namespaces, and that it has ended.
@@ -48,13 +52,19 @@ class Paid:
             answered_calls(tx, self.call, [job.id for job in self.jobs if job.id not in lost])
         # those that were noted before are counted already
         count(tx, "repeated_calls", sum(use.repeated for use in self.uses) - self.repeated)
-        by_namespace: dict[str, list[Used]] = {}
-        for number, job in enumerate(self.jobs):
-            parts = (_part(use, number, len(self.jobs)) for use in total(self.uses))
-            own = [_used(self.parts.prices, job.scope.namespace, self.call, part) for part in parts if part != Use(part.model, 0)]
-            keep_usage_of_job(tx, job.id, own, now=now)
-            by_namespace.setdefault(job.scope.namespace, []).extend(own)
-        add_usage(tx, [used for some in by_namespace.values() for used in _summed(some)], now=now)
+        everything: list[Used] = []
+        for call, uses in ((self.call, self.uses), *self.others):
+            for number, job in enumerate(self.jobs):
+                shares = (_part(use, number, len(self.jobs)) for use in total(uses))
+                own = [_used(self.parts.prices, job.scope.namespace, call, share) for share in shares if share != Use(share.model, 0)]
+                keep_usage_of_job(tx, job.id, own, now=now)
+                everything += own
+        add_usage(tx, _summed(everything), now=now)
+
+    def also(self, call: str, uses: Sequence[Use]) -> None:
+        """What else was called for these jobs on the way, whose answers are not kept: it is settled with the rest."""
+        self.others.append((call, uses))
+        tell_metrics(self.parts.prices, call, uses)
 
 
 @contextmanager
@@ -83,6 +93,27 @@ def paid_call(parts: Parts, call: str, jobs: Sequence[Job], *, model: str | None
     if found.repeated:
         found.uses = [*found.uses, Use(model or parts.embedder.model, calls=0, repeated=found.repeated)]
     tell_metrics(parts.prices, call, found.uses)
+
+
+def embedded_for(parts: Parts, namespace: str, texts: Sequence[str]) -> Vectors:
+    """Vectors of texts that are no job's (of an update, of an import); what they cost is written to the namespace's day, at once.
+
+    Raises what the embedder raises, and ProviderRefused for vectors that are none.
+    """
+    with metered() as uses:
+        vectors = checked_vectors(parts.embedder, embedded(parts.embedder, texts), len(texts))
+    if parts.embedder.paid:
+        with parts.ledger.write() as tx:
+            settle_uses(tx, parts, "embed", namespace, uses)
+    return vectors
+
+
+def settle_alone(parts: Parts, call: str, jobs: Sequence[Job], uses: Sequence[Use]) -> None:
+    """Writes what a call used that was made for *jobs* and whose answer is not kept, in a transaction of its own."""
+    paid = Paid(parts, call, jobs)
+    paid.also(call, uses)
+    with parts.ledger.write() as tx:
+        paid.settle(tx)
 
 
 def settle_uses(tx: Connection, parts: Parts, call: str, namespace: str, uses: Sequence[Use]) -> None:
@@ -138,18 +169,9 @@ def _used(prices: Prices, namespace: str, call: str, use: Use) -> Used:
 
 
 def _summed(found: Sequence[Used]) -> list[Used]:
-    by_model: dict[str, list[Used]] = {}
+    """One a namespace, kind of call and model."""
+    by_key: dict[tuple[str, str, str], list[Used]] = {}
     for used in found:
-        by_model.setdefault(used.model, []).append(used)
-    return [
-        Used(
-            some[0].namespace,
-            some[0].call,
-            model,
-            *(
-                sum(getattr(each, name) for each in some)
-                for name in ("calls", "repeated", "tokens_in", "tokens_cached", "tokens_out", "nanodollars", "unpriced")
-            ),
-        )
-        for model, some in by_model.items()
-    ]
+        by_key.setdefault((used.namespace, used.call, used.model), []).append(used)
+    sums = ("calls", "repeated", "tokens_in", "tokens_cached", "tokens_out", "nanodollars", "unpriced")
+    return [Used(*key, *(sum(getattr(each, name) for each in some) for name in sums)) for key, some in by_key.items()]

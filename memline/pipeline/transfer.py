@@ -19,13 +19,13 @@ from memline.contracts.fact import Analysis, EntityMention
 from memline.contracts.portable import PortableEvent, PortableMemory
 from memline.contracts.receipt import Event
 from memline.contracts.scope import Scope
-from memline.language.checked import checked_vectors
 from memline.ledger.entities import Named, known_names
 from memline.ledger.transfer_decide import Decision, decide
 from memline.ledger.transfer_write import Arriving, Stored, lock_for, store_memories
 from memline.pipeline.embed import vector_bytes
 from memline.pipeline.link import name_in_scope
 from memline.pipeline.own_embedder import check_storing
+from memline.pipeline.paid import embedded_for
 from memline.pipeline.parts import Parts
 
 __all__ = ["Imported", "Importer", "check_vector"]
@@ -145,19 +145,19 @@ class Importer:
         if not missing:
             return made
         try:
-            return made | dict(zip(missing, self._embed([found[index].text for index in missing]), strict=True))
+            texts, namespace = [found[index].text for index in missing], found[missing[0]].scope.namespace
+            return made | dict(zip(missing, self._embed(texts, namespace), strict=True))
         except ProviderRefused:
             pass
         for index in missing:  # one text that is refused keeps none of the others out
             try:
-                (made[index],) = self._embed([found[index].text])
+                (made[index],) = self._embed([found[index].text], found[index].scope.namespace)
             except ProviderRefused as error:
                 refused[index] = str(error)
         return made
 
-    def _embed(self, texts: Sequence[str]) -> list[bytes]:
-        embedder = self._parts.embedder
-        return [vector_bytes(vector) for vector in checked_vectors(embedder, embedder.embed(texts), len(texts))]
+    def _embed(self, texts: Sequence[str], namespace: str) -> list[bytes]:
+        return [vector_bytes(vector) for vector in embedded_for(self._parts, namespace, texts)]
 
     def _names(self, found: Sequence[PortableMemory], analyses: Mapping[int, Analysis]) -> list[Named]:
         """The names that are new in their scopes, each embedded once."""
@@ -172,7 +172,7 @@ class Importer:
         if not new:
             return []
         written = list(dict.fromkeys(mention.name for _, mention in new))
-        vectors = dict(zip(written, self._embed(written), strict=True))
+        vectors = dict(zip(written, self._embed(written, new[0][0].namespace), strict=True))
         named: list[Named] = []
         for scope, mention in new:
             named.append(name_in_scope(self._parts, scope, mention, vectors[mention.name], named))

@@ -14,6 +14,7 @@ from memline.contracts.errors import ServiceUnavailable
 from memline.contracts.filters import ScopeIds
 from memline.contracts.scope import Scope
 from memline.language.ports import Embedder
+from memline.language.usage import embedded
 from memline.ledger.memories import MemoryRow, load_memories, load_vectors
 from memline.ledger.schema import memories, outbox, owners
 from memline.ledger.session import Ledger
@@ -37,7 +38,7 @@ def nearest_live(
     """
     if not text.strip() or k <= 0:
         return []
-    return nearest_to(ledger, index, scope, embedder.embed([text]), model=embedder.model, k=k, today=now.date())
+    return nearest_to(ledger, index, scope, embedded(embedder, [text]), model=embedder.model, k=k, today=now.date())
 
 
 def nearest_to(

@@ -6,9 +6,13 @@ memline has a client of its own there, without integrations, that hears of faili
 
 from __future__ import annotations
 
+import logging
 import math
+import os
 import threading
 import time
+import uuid
+import weakref
 from collections.abc import Callable
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal
@@ -22,6 +26,8 @@ if TYPE_CHECKING:
     from sentry_sdk import Client
 
 __all__ = ["SentryIncidents", "open_sentry"]
+
+_log = logging.getLogger("memline.sentry")
 
 #: Seconds between two check-ins of a loop, and between two reports of one error at one place.
 CHECK_IN_EVERY, SAME_ERROR_EVERY = 60.0, 60.0
@@ -118,11 +124,15 @@ class SentryIncidents:
         self._client = client
         self._role = role
         self._timer = timer
-        self._lock = threading.Lock()
+        self._begin()
         self._checked_in: dict[str, float] = {}
         self._told: dict[tuple[str, str], float] = {}
         self._minute = 0.0
         self._failed = self._untold = 0
+        _living.add(self)
+
+    def _begin(self) -> None:
+        self._lock = threading.Lock()
 
     def job_failed(self, failed: FailedJob) -> None:
         """An event a job, grouped by stage and class of the reason."""
@@ -182,7 +192,7 @@ class SentryIncidents:
                 "type": "check_in",
                 "monitor_slug": f"memline-{loop}",
                 "monitor_config": config,
-                "check_in_id": _new_id(),
+                "check_in_id": uuid.uuid4().hex,
                 "status": "ok" if error is None else "error",
                 "duration": seconds,
                 "environment": options.get("environment"),
@@ -196,10 +206,21 @@ class SentryIncidents:
 
         if event.get("type") != "check_in":
             event["tags"] = {**event["tags"], "role": self._role}
-        self._client.capture_event(event, hint=hint, scope=Scope())  # type: ignore[arg-type]
+        try:
+            self._client.capture_event(event, hint=hint, scope=Scope())  # type: ignore[arg-type]
+        except Exception as error:  # noqa: BLE001
+            # whoever tells of a failure must not fail by telling
+            _log.warning("Sentry could not be told: %s", type(error).__name__)
 
 
-def _new_id() -> str:
-    import uuid
+_living: weakref.WeakSet[SentryIncidents] = weakref.WeakSet()
 
-    return uuid.uuid4().hex
+
+def _renew_after_fork() -> None:
+    """A lock that another thread held at the fork would be held for ever here."""
+    for each in list(_living):
+        each._begin()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_after_fork)

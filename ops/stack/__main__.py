@@ -9,6 +9,7 @@ import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
@@ -41,23 +42,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     state: Path = options.state.resolve()
     state.mkdir(parents=True, exist_ok=True, mode=0o711)
-    console = Console(stderr=True, highlight=False)
     with (state / "lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            console.print(f"A stack of {state} runs already.")
+            say(f"A stack of {state} runs already.")
             return 1
         try:
             if write_env(options.env_file):
-                console.print(f"Secrets were drawn and written to {options.env_file}.")
-            return _run(console, state, options.env_file, set(options.without), free_ports=options.free_ports)
+                say(f"Secrets were drawn and written to {options.env_file}.")
+            return _run(state, options.env_file, set(options.without), free_ports=options.free_ports)
         except (MissingVariable, PortTaken, Unavailable, Failed) as error:
-            console.print(f"[red]✗[/] {error}")
+            say(f"✗ {error}")
             return 1
 
 
-def _run(console: Console, state: Path, env_file: Path, without: set[str], *, free_ports: bool) -> int:
+def say(line: str) -> None:
+    """A line on stderr, whole."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def _run(state: Path, env_file: Path, without: set[str], *, free_ports: bool) -> int:
     signals: list[int] = []
     running = Running(state / "log", lambda: bool(signals))
 
@@ -84,25 +89,23 @@ def _run(console: Console, state: Path, env_file: Path, without: set[str], *, fr
                     running.wait(name)
         if not signals:
             _write_settings(state / "env", services, here)
-            console.print(_table(described, services, missing, here, running))
-            console.print(f"Logs: {state / 'log'}", soft_wrap=True)
-            console.print(f"An application's settings: set -a; . {state / 'env'}; set +a", soft_wrap=True)
-            console.print("ready: Ctrl-C ends it")
+            Console(stderr=True, highlight=False).print(_table(described, services, missing, here, running))
+            say(f"Logs: {state / 'log'}")
+            say(f"An application's settings: set -a; . {state / 'env'}; set +a")
+            say("ready: Ctrl-C ends it")
         while not signals:
             for said in running.revive():
-                console.print(f"[yellow]![/] {said}")
+                say(f"! {said}")
             time.sleep(0.2)
     finally:
-        console.print("ending …")
-        running.end(console.print)
-    console.print("ended: nothing runs any more")
+        say("ending …")
+        running.end(say)
+    say("ended: nothing runs any more")
     return 0
 
 
 def _among(service: Service, services: Mapping[str, Service]) -> Service:
     """*service*, waiting for those only that run here."""
-    from dataclasses import replace
-
     return replace(service, depends_on={name: how for name, how in service.depends_on.items() if name in services})
 
 

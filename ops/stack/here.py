@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import socket
 from collections.abc import Collection, Mapping
@@ -9,7 +10,7 @@ from pathlib import Path
 
 from ops.stack.compose import Service
 
-__all__ = ["Here", "PortTaken", "free_port"]
+__all__ = ["Here", "PortTaken", "free_pair", "free_port"]
 
 #: Settings that name a port at which a service listens, besides those that it publishes.
 _PORT_SETTINGS = ("MEMLINE_METRICS_PORT",)
@@ -66,7 +67,9 @@ class Here:
             value,
         )
         for place in (*service.volumes, *service.tmpfs):
-            value = re.sub(rf"(?<![\w./]){re.escape(place)}(?=/|$)", lambda _, place=place: str(self.folder(name, place)), value)
+            found = re.compile(rf"(?<![\w./]){re.escape(place)}(?=/|$)")
+            if found.search(value):
+                value = found.sub(str(self.folder(name, place)).replace("\\", r"\\"), value)
         return value
 
 
@@ -76,6 +79,16 @@ def free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+def free_pair() -> int:
+    """A port that is free and has a free one behind it."""
+    while True:
+        port = free_port()
+        with contextlib.suppress(OSError, OverflowError), socket.socket() as first, socket.socket() as second:
+            first.bind(("127.0.0.1", port))
+            second.bind(("127.0.0.1", port + 1))
+            return port
 
 
 def _untaken(port: int, name: str) -> int:

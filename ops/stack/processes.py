@@ -114,7 +114,7 @@ class Running:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                preexec_fn=_end_with_us if sys.platform == "linux" else None,  # noqa: PLW1509
+                preexec_fn=_end_with_us if sys.platform == "linux" else None,
                 **{"cwd": self._logs, **recipe.how},
             )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pwd
 import shutil
@@ -17,7 +18,7 @@ from typing import Any
 import yaml
 
 from ops.stack.compose import Service
-from ops.stack.here import Here, free_port
+from ops.stack.here import Here, free_pair, free_port
 
 __all__ = ["Recipe", "Unavailable", "available", "recipe_of"]
 
@@ -164,13 +165,19 @@ def _postgres(service: Service, here: Here, _running: Mapping[str, Service]) -> 
 
 
 def _weaviate(service: Service, here: Here, _running: Mapping[str, Service]) -> Recipe:
-    inner = ("GO_PROFILING_PORT", "CLUSTER_GOSSIP_BIND_PORT", "CLUSTER_DATA_BIND_PORT", "RAFT_PORT", "RAFT_INTERNAL_RPC_PORT")
+    # kept over restarts: a node that comes back elsewhere finds no leader, not even itself
+    (folder,) = (here.folder("weaviate", place) for place in service.volumes)
+    kept = folder.with_name("weaviate-ports.json")
+    if not kept.exists():
+        gossip, raft = free_pair(), free_pair()  # the port behind each is for the node's data, whatever another setting says
+        inner = {"GO_PROFILING_PORT": free_port(), "CLUSTER_GOSSIP_BIND_PORT": gossip, "CLUSTER_DATA_BIND_PORT": gossip + 1}
+        kept.write_text(json.dumps(inner | {"RAFT_PORT": raft, "RAFT_INTERNAL_RPC_PORT": raft + 1}), encoding="utf-8")
     alone = {"CLUSTER_ADVERTISE_ADDR": "127.0.0.1", "CLUSTER_IN_LOCALHOST": "true", "RAFT_BOOTSTRAP_EXPECT": "1"}
     environment = {
         **_surroundings(),
         **{name: here.text("weaviate", value) for name, value in service.environment.items()},
         **alone,
-        **{name: str(free_port()) for name in inner},
+        **{name: str(port) for name, port in json.loads(kept.read_text(encoding="utf-8")).items()},
         "GRPC_PORT": str(here.port("weaviate", 50051)),
     }
     return _served(service, here, environment)

@@ -1,9 +1,10 @@
 """The crash matrix: every failpoint with every fault, on real workers. `python -m tests.chaos.matrix` runs all of it and prints what held.
 
-    python -m tests.chaos.matrix [--index embedded|weaviate] [--seed N --some K] [--only POINT] [--fault FAULT] [--shards N]
+    python -m tests.chaos.matrix [--index embedded|weaviate|provider] [--seed N --some K] [--only POINT] [--fault FAULT] [--shards N]
                                  [--results FILE] [--write]
 
-`--index weaviate` runs the faults of a remote index, behind TCP proxies, and needs a `weaviate` binary on the PATH. `--write` puts the
+`--index weaviate` runs the faults of a remote index, behind TCP proxies, and needs a `weaviate` binary on the PATH; `--index provider`
+those of a model's server. `--write` puts the
 table into docs/guarantees.md, with the figures of the run. `--results FILE` keeps each case's outcome there as soon as it is known; a
 later call with the same file runs only what is not there or did not hold, and the table is of all of it.
 """
@@ -24,6 +25,7 @@ from pathlib import Path
 
 from memline.contracts.failpoints import POINTS
 from tests.chaos.changes import VERBS
+from tests.chaos.provider import PROVIDER_FAULTS, provider_cases
 from tests.chaos.remote import remote_cases
 from tests.chaos.remote_index import REMOTE_FAULTS
 from tests.chaos.repairs import POINTS_OF
@@ -38,14 +40,15 @@ PAGE = Path(__file__).parent.parent.parent / "docs" / "guarantees.md"
 PLACES = {
     "embedded": ("<!-- matrix -->\n", "<!-- /matrix -->"),
     "weaviate": ("<!-- matrix of weaviate -->\n", "<!-- /matrix of weaviate -->"),
+    "provider": ("<!-- matrix of providers -->\n", "<!-- /matrix of providers -->"),
 }
 
 #: Points of a command, not of the path of a turn.
 OF_A_COMMAND = "reembed."
 OF_ERASING = "erase."
 
-#: The columns: the faults of both matrices.
-_COLUMNS = [*FAULTS, *REMOTE_FAULTS]
+#: The columns: the faults of all matrices.
+_COLUMNS = [*FAULTS, *REMOTE_FAULTS, *PROVIDER_FAULTS]
 
 _OF_WORKERS_ONLY = ("duplicated delivery", "reordered delivery", "lease expiry, zombie wakes")
 _SHORT = {"lease expiry, zombie wakes": "lease expiry"}
@@ -58,6 +61,8 @@ def all_cases(index: str = "embedded") -> list[Case]:
     """
     if index == "weaviate":
         return remote_cases()
+    if index == "provider":
+        return provider_cases()
     cases = []
     for point in POINTS:
         if point.startswith((OF_A_COMMAND, OF_ERASING)):

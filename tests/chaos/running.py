@@ -10,12 +10,15 @@ from pathlib import Path
 
 from memline.ledger.migrate import open_ledger
 from memline.ledger.session import Ledger
+from tests.chaos.provider import ProviderRun
 from tests.chaos.remote import RemoteRun
 from tests.chaos.remote_index import remote_index
 from tests.chaos.scenario import Case, Outcome, Run, Servers
 from tests.services import PostgresServer, RedisServer
 
 __all__ = ["run_case", "servers"]
+
+_KINDS = {"weaviate": RemoteRun, "provider": ProviderRun}
 
 
 @contextmanager
@@ -40,8 +43,7 @@ def run_case(found: Servers, case: Case) -> Outcome:
     """Runs one case and says what held."""
     folder = Path(tempfile.mkdtemp(prefix="memline-chaos-"))
     database = found.postgres.create_database(found.template)
-    kind = RemoteRun if case.index == "weaviate" else Run
-    run = kind(found, case, folder, found.postgres.url(database), f"chaos-{database}")
+    run = _KINDS.get(case.index, Run)(found, case, folder, found.postgres.url(database), f"chaos-{database}")
     try:
         return run.go()
     finally:

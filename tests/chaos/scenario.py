@@ -66,7 +66,7 @@ FAULTS = {
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A point, a fault, and the index in use (embedded, weaviate)."""
+    """A point, a fault, and which matrix it is of: the index in use (embedded, weaviate), or `provider`."""
 
     point: str
     fault: str

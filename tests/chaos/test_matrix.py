@@ -7,6 +7,7 @@ import os
 import pytest
 
 from memline.contracts.failpoints import POINTS
+from tests.chaos import provider
 from tests.chaos.matrix import OF_A_COMMAND, OF_ERASING, all_cases, some_cases, table
 from tests.chaos.remote import REPRESENTATIVE, remote_cases
 from tests.chaos.remote_index import REMOTE_FAULTS
@@ -54,5 +55,19 @@ def test_a_part_of_the_matrix_of_weaviate_holds() -> None:
         pytest.skip("the matrix of weaviate was NOT run: it kills its server, so it needs a `weaviate` server binary on the PATH")
     with servers("weaviate") as found:
         outcomes = [run_case(found, case) for case in REPRESENTATIVE]
+    assert [(outcome.case, outcome.problems) for outcome in outcomes if not outcome.held] == []
+    assert all(outcome.reached for outcome in outcomes)
+
+
+def test_every_fault_of_a_provider_is_in_its_matrix() -> None:
+    cases = provider.provider_cases()
+    assert {case.index for case in cases} == {"provider"} and {case.point for case in cases} <= set(POINTS)
+    assert {case.fault for case in cases} == {*provider.PROVIDER_FAULTS, "SIGKILL"} and len(cases) == len(set(cases))
+    assert set(provider.REPRESENTATIVE) <= set(cases)
+
+
+def test_a_part_of_the_matrix_of_providers_holds() -> None:
+    with servers() as found:
+        outcomes = [run_case(found, case) for case in provider.REPRESENTATIVE]
     assert [(outcome.case, outcome.problems) for outcome in outcomes if not outcome.held] == []
     assert all(outcome.reached for outcome in outcomes)

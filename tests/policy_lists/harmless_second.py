@@ -6,10 +6,10 @@ __all__ = ["HARMLESS"]
 
 HARMLESS: list[str] = [
     "2026-05-01T10:22:33.123456Z INFO [worker-7f9c6d5b8-x2k4p] job 01890a5d-ac96-774b-bcce-b302099a8057 done in 12 ms",
-    "Traceback (most recent call last):\n  File \"/app/auth/password.py\", line 42, in check_password\nValueError: bad salt",
+    'Traceback (most recent call last):\n  File "/app/auth/password.py", line 42, in check_password\nValueError: bad salt',
     "diff --git a/token.py b/token.py\nindex 83db48f..bf2a1c9 100644",
     "Merge pull request #1234 from acme/feature-api-key-rotation-2024",
-    "poetry.lock: hash = \"sha256:2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae\"",
+    'poetry.lock: hash = "sha256:2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae"',
     "integrity: sha512-z7PhNX7vuL3xVChQ1m2AB9Yg5AULVxXcg/SpIdNs6c5H0NE8XYXysP+DGNKHfuwvY7kxvUdBeoGlODJ6+SfaPg==",
     "digest: 9b74c9897bac770ffc029102a200c5de",
     "uid=1000(ann) gid=1000(ann) groups=1000(ann),27(sudo)",

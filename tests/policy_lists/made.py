@@ -1,4 +1,4 @@
-"""Secrets made when they are asked for: always the same ones, of a provider's shape, that open nothing and that no scanner finds in a file."""
+"""Secrets made when they are asked for: always the same ones, of a provider's shape, that open nothing and stand whole in no file."""
 
 from __future__ import annotations
 

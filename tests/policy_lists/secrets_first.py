@@ -1,4 +1,4 @@
-"""150 texts with a secret, in the ways in which people hand them to an assistant: (kind, text with {} where the secret stands, the secret)."""
+"""150 texts with a secret, as people hand them to an assistant: (kind, text with {} where the secret stands, the secret)."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ SECRETS: list[tuple[str, str, str]] = [
     (A, "figma: {}", join("fi", "gd_", url64("fg1", 40))),
     (A, "{} goes into PINECONE_API_KEY", join("pc", "sk_", alnum("pi1", 6), "_", alnum("pi2", 60))),
     # keys by their name, 25
-    (A, "api_key = \"{}\"", alnum("n1", 32)),
+    (A, 'api_key = "{}"', alnum("n1", 32)),
     (A, "The API key for the weather service is {}, remember it for later", hexa("n2", 32)),
     (A, "apikey: {}", lower("n3", 40)),
     (A, "X-API-Key: {}", alnum("n4", 24)),
@@ -71,7 +71,7 @@ SECRETS: list[tuple[str, str, str]] = [
     (A, "https://api.example.com/cb?access_token={}", alnum("n8", 48)),
     (A, "SECRET_KEY = 'django-insecure-{}'", alnum("n9", 50)),
     (A, "JWT_SECRET={}", hexa("n10", 64)),
-    (A, "{{\"token\": \"{}\", \"user\": \"kim\"}}", hexa("n11", 40)),
+    (A, '{{"token": "{}", "user": "kim"}}', hexa("n11", 40)),
     (A, "the secret is {}", alnum("n12", 32)),
     (A, "HEROKU_API_KEY={}", "a1b2c3d4-" + hexa("n13", 4) + "-4abc-8def-" + hexa("n14", 12)),
     (A, "datadog api key {}", hexa("n15", 32)),
@@ -115,8 +115,8 @@ SECRETS: list[tuple[str, str, str]] = [
     (W, "mysql -u root -p{} shop", "d4tab4se"),
     (W, "sshpass -p '{}' ssh me@host", "sshSecret1"),
     (W, "run it with --password {}", "fl4gpass"),
-    (W, "{{\"user\": \"kim\", \"password\": \"{}\"}}", "kimchi-42"),
-    (W, "password = \"{}\"", "correct horse battery staple"),
+    (W, '{{"user": "kim", "password": "{}"}}', "kimchi-42"),
+    (W, 'password = "{}"', "correct horse battery staple"),
     (W, "my passphrase is {}", "correct horse battery staple"),
     (W, "我的密码是{}", "abc12345"),
     (W, "密码：{}，别忘了", "Qx9!mm20"),
@@ -136,7 +136,7 @@ SECRETS: list[tuple[str, str, str]] = [
     (P, "{}", pem("RSA", "k1")),
     (P, "here is my ssh key:\n{}\ncan you add it?", pem("OPENSSH", "k2")),
     (P, "{}", pem("EC", "k3", 3)),
-    (P, "service account: {{\"private_key\": \"{}\"}}", pem("", "k4", 20, newline="\\n")),
+    (P, 'service account: {{"private_key": "{}"}}', pem("", "k4", 20, newline="\\n")),
     (P, "{}", pem("ENCRYPTED", "k5")),
     (P, "key without its end:\n{}", pem("RSA", "k6").rsplit("\n", 1)[0]),
     (P, "{}", pem("DSA", "k7", 8, newline="\r\n")),
@@ -155,7 +155,7 @@ SECRETS: list[tuple[str, str, str]] = [
     (C, "银联卡号是{}", card("62", 19, "c9")),
     (C, "银行卡 {} 帮我记住", card("62", 16, "c10", 4, 4, 4, 4)),
     (C, "diners {}", card("36", 14, "c11", 4, 6, 4)),
-    (C, "{{\"card\": \"{}\"}}", card("4", 16, "c12")),
+    (C, '{{"card": "{}"}}', card("4", 16, "c12")),
     (C, "Charge {} on the 3rd.", card("51", 16, "c13", 4, 4, 4, 4, sep=".")),
     (C, "the number on the front: {}", card("4", 16, "c14", 4, 4, 4, 4)),
     (C, "debit {} / 0827 / 991", card("4", 16, "c15")),

@@ -98,13 +98,17 @@ class Simulator:
             raise InvalidInput(f"dimension must be from 1 to {_MAX_DIMENSION}.")
         self.latency = latency
         self.structured = structured
+        #: May be set at any time.
+        self.faults = faults
+        #: Calls that were answered with 200, whole.
+        self.answered = 0
         #: Every request to a /v1 path, in order of arrival; empty with record=False, for long runs.
         self.calls: list[Call] = []
         self._chat = chat or extraction_reply
         self._address = (host, port)
         self._dimension = dimension
         self._record = record
-        self._faults, self._limit, self._replay = faults, limit, replay
+        self._limit, self._replay = limit, replay
         self._replayed = 0
         #: First messages that were seen, whose tokens a next call has cached.
         self._seen: set[str] = set()
@@ -233,6 +237,9 @@ class Simulator:
             self._check_format(body.get("response_format"))
         answer = self._written(step) or (self._completion(body, step, number) if path == CHAT else self._embeddings(body, step))
         more = tuple((step.headers or {}).items())
+        if answer.status == 200 and not step.cut:
+            with self._lock:
+                self.answered += 1
         return replace(answer, headers=(*answer.headers, *headers, *more), cut=step.cut)
 
     def _unscripted(self, path: str) -> Step:
@@ -240,7 +247,7 @@ class Simulator:
         endpoint = next((name for name, of in _ENDPOINTS.items() if of == path), None)
         if endpoint is None:
             return Step()
-        if self._faults is not None and (fault := self._faults.next(endpoint)) is not None:
+        if self.faults is not None and (fault := self.faults.next(endpoint)) is not None:
             return fault
         if self._replay is not None and path == CHAT:
             replies = self._replay.of("chat")

@@ -6,11 +6,11 @@ import json
 import logging
 import re
 from collections.abc import Mapping, Sequence
-from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 from memline.contracts.errors import ProviderRefused, ProviderUnavailable
 from memline.language.calls import CallTimes, Link
+from memline.language.chat.forms import Forms, ReplyForm
 from memline.language.lazy import Lazy
 from memline.language.ports import ChatReply
 from memline.language.providers import estimated_tokens, host_of, make_client, provider_errors, tokens_of
@@ -30,12 +30,8 @@ _FORM_REFUSED = re.compile(r"response[_ ]?format|json[_ ]?schema|json[_ ]?object
 _FENCED = re.compile(r"\s*```(?:json)?\s*\n(.*?)\n?\s*```\s*", re.DOTALL | re.IGNORECASE)
 
 
-class ReplyForm(IntEnum):
-    """How a reply is asked for, from the strictest form to none."""
-
-    SCHEMA = 0
-    OBJECT = 1
-    TEXT = 2
+class _FormRefused(ProviderRefused):
+    """The server does not take this form of a reply."""
 
 
 class OpenAIChat:
@@ -43,15 +39,23 @@ class OpenAIChat:
 
     *timeout* in seconds, of one try; *link* tries again, and holds back. With a schema the reply is asked for as `json_schema` (strict); where
     the server answers 400 or 422 to that form, as `json_object`, and then as plain text, both with the schema in the messages. The form that
-    worked is kept for this object.
+    worked is remembered in *forms*; without them by this object.
     """
 
-    def __init__(self, model: str, api_key: str, base_url: str | None = None, timeout: float = 60.0, link: Link | None = None) -> None:
+    def __init__(
+        self,
+        model: str,
+        api_key: str,
+        base_url: str | None = None,
+        timeout: float = 60.0,
+        link: Link | None = None,
+        forms: Forms | None = None,
+    ) -> None:
         self._model = model
         self._base_url = base_url
         self._timeout = timeout
         self._link = link or Link(host_of(base_url), model, times=CallTimes(budget=timeout, tries=1))
-        self._form = ReplyForm.SCHEMA
+        self._forms = forms or Forms()
         self._client: Lazy[openai.OpenAI] = Lazy(lambda: make_client(api_key, base_url, timeout), per_process=True)
 
     @property
@@ -61,40 +65,33 @@ class OpenAIChat:
     @property
     def form(self) -> ReplyForm:
         """The strictest form that this server is not known to refuse."""
-        return self._form
+        return self._forms.of(self._base_url, self._model)
 
     def complete(self, messages: Sequence[Mapping[str, Any]], *, schema: Mapping[str, Any] | None = None) -> ChatReply:
         """The reply to *messages* (dicts with role and content), as JSON by *schema* where the server can.
 
         Raises ProviderUnavailable where another try may help, ProviderRefused where it won't.
         """
-        self._client.get()  # first: it says which package is missing
-        import openai
-
         deadline = self._link.deadline()
         if schema is None:
             return self._try(self._arguments(messages), ReplyForm.SCHEMA, deadline)
+        known = self.form
         for form in ReplyForm:
-            if form < self._form:
+            if form < known:
                 continue
             try:
                 reply = self._try(self._arguments(messages, schema, form), form, deadline)
-            except ProviderRefused as error:
-                # it stands behind the refusal, where the form was what the server did not take
-                refused = error.__context__
-                form_refused = isinstance(refused, (openai.BadRequestError, openai.UnprocessableEntityError)) and _refuses_form(refused)
-                if form is ReplyForm.TEXT or not form_refused:
-                    raise
+            except _FormRefused:
                 continue
-            if form > self._form:
+            if form > known:
                 _log.warning(
                     "%s at %s does not take the reply form %s: using %s",
                     self._model,
                     host_of(self._base_url),
-                    self._form.name,
+                    known.name,
                     form.name,
                 )
-                self._form = form
+                self._forms.learned(self._base_url, self._model, form)
             return reply
         raise AssertionError("unreachable: the last form returns or raises")
 
@@ -106,12 +103,20 @@ class OpenAIChat:
 
     def _try(self, arguments: dict[str, Any], form: ReplyForm, deadline: float) -> ChatReply:
         """One form of the request, tried as often as the link does."""
-        client = self._client.get()
+        client = self._client.get()  # first: it says which package is missing
+        import openai
+
+        what = f"The model {self._model}"
         reserved = estimated_tokens(arguments["messages"])
 
         def once(seconds: float) -> ChatReply:
-            with provider_errors(f"The model {self._model}", self._base_url):
-                return self._read(client.chat.completions.create(**arguments, timeout=min(self._timeout, seconds)), form)
+            with provider_errors(what, self._base_url):
+                try:
+                    return self._read(client.chat.completions.create(**arguments, timeout=min(self._timeout, seconds)), form)
+                except (openai.BadRequestError, openai.UnprocessableEntityError) as error:
+                    if "response_format" in arguments and _refuses_form(error):
+                        raise _FormRefused(f"{what} at {host_of(self._base_url)} does not take the reply form {form.name}.") from None
+                    raise
 
         reply, lost = self._link.make(once, tokens=reserved, deadline=deadline)
         self._link.used(reserved, reply.tokens_in + reply.tokens_out or reserved)
@@ -171,5 +176,5 @@ def _thought_json(message: Any) -> str | None:
 
 
 def _refuses_form(error: openai.APIStatusError) -> bool:
-    # Read, not shown: the message may quote what was sent.
-    return error.param == "response_format" or _FORM_REFUSED.search(str(error.message)) is not None
+    # Read, not shown: it may quote what was sent. LM Studio's error is a bare string, which the client keeps as the body alone.
+    return error.param == "response_format" or _FORM_REFUSED.search(f"{error.message} {error.body}") is not None

@@ -2,7 +2,7 @@
 
 A recall loop begins where a search's results go into the next turn and come back as memories. Two guards: blocks that say of themselves
 that they are memories are blanked before an extractor sees the turn (each character a space, so that places in the text stay), and a fact
-that repeats a live memory of the owner which stands as a line of its own in the message is dropped (`pipeline.keeping`).
+that repeats a live memory of the owner which stands in the message as an item of a list is dropped (`pipeline.keeping`).
 """
 
 from __future__ import annotations
@@ -42,13 +42,14 @@ def without_pasted(messages: Sequence[Message]) -> tuple[Message, ...]:
 
 
 def pasted_lines(messages: Sequence[Message]) -> frozenset[str]:
-    """The lines, folded and without their list mark, of messages that have more than one: where a memory may have been pasted."""
-    found: set[str] = set()
-    for message in messages:
-        lines = [line for line in message.text.split("\n") if line.strip()] if message.role in SOURCES else []
-        if len(lines) > 1:
-            found.update(fold(_MARKER.sub("", line)) for line in lines)
-    return frozenset(found)
+    """The items of lists in *messages*, folded and without their mark: where a memory may have been pasted."""
+    return frozenset(
+        fold(line[mark.end() :])
+        for message in messages
+        if message.role in SOURCES
+        for line in message.text.split("\n")
+        if (mark := _MARKER.match(line)) is not None
+    )
 
 
 def _blanked(text: str) -> str:

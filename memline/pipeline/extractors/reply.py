@@ -7,6 +7,7 @@ surrogate. Only an explicit empty list means that there is nothing to remember.
 from __future__ import annotations
 
 import json
+
 from memline.contracts.errors import ReplyUnreadable
 from memline.contracts.fact import Fact, Link
 from memline.contracts.message import SOURCES

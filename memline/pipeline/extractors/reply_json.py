@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 __all__ = ["LISTS", "TEXTS", "items_of", "text_in"]
 
@@ -30,6 +31,9 @@ _JSON_START = re.compile(r'[\[{](?=\s*(?:["“\'\[\]{}]|$))')
 _OTHER_STRING = re.compile(
     r"(?P<before>[{\[,:]\s*)(?:“(?P<curly>(?:[^“”\\]++|\\.)*+)”|'(?P<single>(?:[^'\\]++|\\.)*+)')(?=\s*[,:}\]])", re.DOTALL
 )
+_LINE_OF_JSON = re.compile(r"^[ \t]*(?=[\[{])", re.MULTILINE)
+#: Lines of thoughts that were never closed where the answer may begin: each is looked at to its end.
+_MOST_STARTS = 50
 _PYTHON = {"None": "null", "True": "true", "False": "false"}
 _PYTHON_WORD = re.compile(r"\b(?:None|True|False)\b")
 
@@ -74,8 +78,9 @@ def _without_thoughts(text: str) -> tuple[str, bool]:
     if _THOUGHT_START.match(text):
         if end:
             return text[end.end() :].strip(), False
-        start = next((found for found in re.finditer(r"^[ \t]*(?=[\[{])", text, re.MULTILINE) if _end_of(text, found.end()) == len(text)), None)
-        return (text[start.end() :], True) if start else ("", True)
+        starts = islice((found.end() for found in _LINE_OF_JSON.finditer(text)), _MOST_STARTS)
+        start = next((start for start in starts if _end_of(text, start) == len(text)), None)
+        return ("" if start is None else text[start:], True)
     # Some servers leave the opening tag out; the words may also stand in a memory's text.
     after = text[end.end() :].strip() if end else ""
     return (after if "{" in after or "[" in after else text), False

@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from memline.contracts.errors import ReplyUnreadable
 from memline.contracts.fact import Fact
@@ -22,6 +23,7 @@ from memline.pipeline.extractors.pleasantries import (
 )
 from memline.pipeline.extractors.port import Request
 from memline.pipeline.extractors.procedure import steps_of
+from memline.pipeline.extractors.quoted import Spans
 from memline.pipeline.extractors.relative_dates import with_dates
 from memline.pipeline.extractors.requests_english import asked, is_request, said_in_request, without_lead_in
 from memline.pipeline.extractors.rules_chinese import (
@@ -72,6 +74,8 @@ class _Statement:
     slot: str | None
     depends: bool
     chinese: bool
+    #: The sentences of the message that it was made of, as they stand there.
+    source: tuple[str, ...] = ()
 
 
 class RuleExtractor:
@@ -90,27 +94,29 @@ class RuleExtractor:
         return False
 
     def ask(self, request: Request) -> str:
-        """The facts as JSON: {"memory": [{"text", "attributed_to", "slot", "message"}]}."""
+        """The facts as JSON: {"memory": [{"text", "attributed_to", "slot", "message", "span"}]}."""
         if request.procedural:
             steps = steps_of(request.messages)
             found_steps = [{"text": steps, "attributed_to": "assistant", "slot": None, "message": None}] if steps else []
             return json.dumps({"memory": found_steps}, ensure_ascii=False)
         seen: set[tuple[str, str]] = set()
-        found: list[dict[str, str | int | None]] = []
+        found: list[dict[str, Any]] = []
         for index, message in enumerate(request.messages):
+            spans = Spans(message.text)
             for statement in _statements(message, request.messages, of_agent=request.of_agent):
                 if (key := (message.role, statement.text)) in seen:
                     continue
                 seen.add(key)
                 text = with_dates(statement.text, request.said_at)
-                found.append({"text": text, "attributed_to": message.role, "slot": statement.slot, "message": index})
+                said = {"attributed_to": message.role, "slot": statement.slot, "message": index, "span": spans.of(statement.source)}
+                found.append({"text": text, **said})
         return json.dumps({"memory": found}, ensure_ascii=False)
 
     def read(self, reply: str, request: Request) -> Sequence[Fact]:
         """The facts in what `ask` returned; raises ReplyUnreadable for anything else."""
         try:
             return [
-                Fact(item["text"], item["attributed_to"], slot=item["slot"], message=item["message"])
+                Fact(item["text"], item["attributed_to"], slot=item["slot"], message=item["message"], span=_span(item.get("span")))
                 for item in json.loads(reply)["memory"]
             ]
         except (ValueError, TypeError, KeyError) as error:
@@ -118,6 +124,10 @@ class RuleExtractor:
                 f"This is no reply of the rule-based extractor ({type(error).__name__}, {len(reply)} characters): extract the turn again.",
                 reply=reply,
             ) from None
+
+
+def _span(raw: Any) -> tuple[int, int] | None:
+    return None if raw is None else (int(raw[0]), int(raw[1]))
 
 
 def _statements(message: Message, turn: Sequence[Message], *, of_agent: bool) -> list[_Statement]:
@@ -188,7 +198,7 @@ def _tells_of(statement: _Statement, speaker: _Speaker) -> bool:
 def _asked_whole(sentence: str, speaker: _Speaker) -> Iterator[_Statement]:
     chinese = is_chinese(sentence)
     for piece in pieces("：" + sentence if chinese else asked(without_opening_english(sentence)), MAX_FACT):
-        yield from _facts(piece, True, speaker, chinese)
+        yield from (replace(statement, source=(sentence,)) for statement in _facts(piece, True, speaker, chinese))
 
 
 def _fit(before: _Statement, statement: _Statement) -> bool:
@@ -204,7 +214,7 @@ def _join(found: list[_Statement], statement: _Statement) -> None:
     gap = "" if before.chinese else " "
     end = "。" if before.chinese else "."
     head = before.text if before.text.endswith((".", "!", "?", "…", "。", "！", "？", '"', "”")) else before.text + end
-    joined = _Statement(head + gap + statement.text, before.slot, False, before.chinese)
+    joined = _Statement(head + gap + statement.text, before.slot, False, before.chinese, before.source + statement.source)
     if before.slot is not None and _SPECIFIC.search(statement.text):
         found.append(replace(joined, slot=None))
     else:
@@ -216,7 +226,7 @@ def _of_sentence(sentence: str, speaker: _Speaker) -> Iterator[_Statement]:
     chinese = is_chinese(sentence)
     for said in _said_chinese(sentence) if chinese else _said_english(sentence):
         for piece in pieces(said.text, MAX_FACT):
-            yield from _facts(piece, said.asked, speaker, chinese)
+            yield from (replace(statement, source=(sentence,)) for statement in _facts(piece, said.asked, speaker, chinese))
 
 
 def _said_english(sentence: str) -> list[Said]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator
 
 from memline.contracts.policy import Kind
@@ -17,6 +18,8 @@ __all__ = ["find", "masked", "placeholder"]
 
 #: Of two that overlap, which one tells the kind.
 _RANK = {kind: rank for rank, kind in enumerate(Kind)} | {Kind.PRIVATE_KEY: -2, Kind.CARD: -1}
+
+_PLACEHOLDER = re.compile(rf"\[masked: (?:{'|'.join(kind.label for kind in Kind)})\]")
 
 
 def placeholder(kind: Kind) -> str:
@@ -51,6 +54,8 @@ def masked(text: str, found: list[Found]) -> str:
 def _all(text: str, kinds: Collection[Kind]) -> Iterator[Found]:
     if len(text) < 4:
         return
+    if "[masked: " in text:  # what was masked before says nothing of what stands beside it
+        text = _PLACEHOLDER.sub(lambda match: "\n" * len(match.group()), text)
     low = lowered(text)
     if Kind.PRIVATE_KEY in kinds:
         yield from find_private_keys(text, low)

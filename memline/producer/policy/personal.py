@@ -11,11 +11,11 @@ from memline.producer.policy.found import Found, places
 __all__ = ["find_emails", "find_ibans", "find_phones", "find_ssns", "is_iban"]
 
 _LOCAL = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._%+-'")
-_DOMAIN = re.compile(r"[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){0,8}?\.[A-Za-z]{2,24}(?![A-Za-z0-9-])")
+_DOMAIN = re.compile(r"[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){0,8}\.[A-Za-z]{2,24}(?![A-Za-z0-9-])")
 _PHONE = re.compile(
-    r"(?<![\w.+/-])(?:\+\d{1,3}[ .-]?(?:\(\d{1,4}\)[ .-]?)?\d(?:[ .-]?\d){6,12}"
+    r"(?<![A-Za-z0-9_.+/-])(?:\+\d{1,3}[ .-]?(?:\(\d{1,4}\)[ .-]?)?\d(?:[ .-]?\d){6,12}"
     r"|\(\d{3}\)[ .-]?\d{3}[ .-]\d{4}|\d{3}[.-]\d{3}[.-]\d{4}|\d{3} \d{3} \d{4}|1[3-9]\d{9}"
-    r"|0\d{2,4}[ /-]\d{3,4}[ -]?\d{3,5})(?![\w/-]|\.\d)"
+    r"|0\d{2,4}[ /-]\d{3,4}[ -]?\d{3,5})(?![A-Za-z0-9_/-]|\.\d)"
 )
 #: Two letters, two check digits, then groups: the registry's longest IBAN has 34 characters.
 _IBAN = re.compile(r"(?<![A-Za-z0-9])[A-Z]{2}\d{2}(?:[ -]?[A-Z0-9]{4}){2,7}(?:[ -]?[A-Z0-9]{1,3})?(?![A-Za-z0-9])")

@@ -182,7 +182,7 @@ def test_memories_that_the_application_pasted_in_are_not_learned_again(ledger: L
     accept(parts, make_turn("I like tea", id="t0"))
     run_all(parts)
     accept(parts, make_turn("Relevant memories:\n- User likes tea\n- User has a dog\n\nI am in Rome now.", id="t1"))
-    accept(parts, make_turn("Context\nUser likes tea\nWhere shall we go in Rome?", id="t2"))
+    accept(parts, make_turn("Context\n- User likes tea\nWhere shall we go in Rome?", id="t2"))
     run_all(parts)
     assert live(ledger) == ["User likes tea", "User is in Rome"]
     shown = chat.documents[1]["turns"][0]["messages"][0]["text"]

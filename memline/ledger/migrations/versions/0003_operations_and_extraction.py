@@ -49,6 +49,9 @@ def upgrade() -> None:
     op.add_column("jobs", sa.Column("masked", sa.JSON(none_as_null=True), nullable=True))
     op.add_column("jobs", sa.Column("notes", sa.JSON(none_as_null=True), nullable=True))
     op.add_column("jobs", sa.Column("trace", sa.Text(), nullable=True))
+    op.add_column("memories", sa.Column("span_start", sa.Integer(), nullable=True))
+    op.add_column("memories", sa.Column("span_end", sa.Integer(), nullable=True))
+    op.add_column("messages", sa.Column("withheld", sa.Boolean(), nullable=True))
     op.add_column("outbox", sa.Column("trace", sa.Text(), nullable=True))
 
 

@@ -54,6 +54,15 @@ def request_with_known(request_of: Callable[..., Request]) -> Request:
         f"\ufeff{ONE}",
         f'An example: {{"memory": [{{"text": "x"}}]}}. The answer: {ONE}',
         f'{ONE}\nIf there were nothing I would answer {{"memory": []}}.',
+        f"<think>Tea, then. No closing tag here.\n{ONE}",
+        "{“memory”: [{“text”: “User likes tea”}]}",
+        "{'memory': [{'text': 'User likes tea', 'message': None, 'links': []}]}",
+        "['User likes tea',]",
+        '{"memory": [{"text": "User likes tea", "message": None}]}',
+        '{"items": [{"statement": "User likes tea"}]}',
+        '{"data": [{"content": "User likes tea"}]}',
+        '{"function": "save", "arguments": "{\\"memory\\": [{\\"text\\": \\"User likes tea\\"}]}"}',
+        '{"memory": [\n{"text": "User likes tea"},\n]\n}\n\n',
     ],
 )
 def test_one_memory_is_read_however_it_is_wrapped(reply: str, request_with_known: Request) -> None:
@@ -98,6 +107,38 @@ def test_what_is_cut_off_or_no_answer_is_unreadable_and_keeps_the_reply(reply: s
     with pytest.raises(ReplyUnreadable) as caught:
         read_facts(reply, request_with_known)
     assert caught.value.reply == reply
+
+
+@pytest.mark.parametrize("wrap", ["{}", "```\n{}\n```", "```jsonl\n{}\n```", "<think>two</think>\n{}\n", "{},"])
+def test_one_object_a_line_is_a_list(request_with_known: Request, wrap: str) -> None:
+    lines = '{"text": "User likes tea", "links": ["0"]}\n{"text": "User is in Rome"}'
+    assert [(fact.text, len(fact.links)) for fact in read_facts(wrap.replace("{}", lines), request_with_known)] == [
+        ("User likes tea", 1),
+        ("User is in Rome", 0),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("reply", "why", "cut"),
+    [
+        ("", "it is empty", False),
+        ("Sorry.", "it holds no complete JSON with a list of memories", False),
+        ('{"memory": [{"text": "A"}, {"te', "it breaks off before its end", True),
+        ("<think>I wonder", "it breaks off before its end", True),
+        ('{"memory": [7]}', "none of its 1 items is a memory", False),
+        ('{"text": "A"}\n{"text": "B', "it breaks off before its end", True),
+        (f"{ONE}\n{ONE[:-4]}", "it breaks off before its end", True),
+    ],
+)
+def test_the_error_says_what_is_wrong_in_words_for_the_model(request_with_known: Request, reply: str, why: str, cut: bool) -> None:
+    with pytest.raises(ReplyUnreadable) as caught:
+        read_facts(reply, request_with_known)
+    assert (caught.value.why, caught.value.cut) == (why, cut)
+
+
+def test_links_that_were_dropped_are_counted(request_with_known: Request) -> None:
+    reply = json.dumps({"memory": [{"text": "a", "links": ["0", "7", "8"]}, {"text": "b", "links": [{"id": "9"}]}]})
+    assert read_facts(reply, request_with_known).links_dropped == 3
 
 
 def test_the_error_does_not_tell_the_text(request_with_known: Request) -> None:
@@ -202,3 +243,54 @@ def test_large_nonsense_is_refused_in_linear_time(part: str) -> None:
     reply = "x" + part * (200_000 // len(part))
     with pytest.raises(ReplyUnreadable):
         read_facts(reply, request)
+
+
+_TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), min_size=1, max_size=60).filter(str.strip)
+_CHATTER = st.sampled_from(["", "Sure!", "Here is what I found:", "Note: nothing else.", "I used {braces} and [brackets]. ", "\n\n", "“Done.”"])
+
+
+@given(st.lists(_TEXT, min_size=1, max_size=5), st.sampled_from(range(8)), _CHATTER, _CHATTER, st.booleans())
+def test_a_reply_in_any_wrapping_says_the_same(texts: list[str], form: int, before: str, after: str, thinks: bool) -> None:
+    request = Request((), said_at=None)  # type: ignore[arg-type]
+    items = [{"text": text} for text in texts]
+    whole = json.dumps({"memory": items}, ensure_ascii=False)
+    body = [
+        whole,
+        f"```json\n{json.dumps({'memory': items})}\n```",
+        json.dumps({"memory": texts}),
+        json.dumps(items),
+        json.dumps({"facts": items}, indent=2),
+        whole[:-2] + ",]}",
+        json.dumps({"name": "save", "arguments": {"memories": items}}),
+        "\n".join(json.dumps(item) for item in items),
+    ][form]
+    alone = form in (2, 3) or (form == 7 and len(items) == 1)  # strings in a bare list are looked for where nothing stands beside
+    wrapped = body if alone or form == 7 else f"{before}\n{body}\n{after}"
+    if thinks:
+        wrapped = f"<think>Let me see.</think>\n{wrapped}"
+    assert [fact.text for fact in read_facts(wrapped, request)] == [text.strip() for text in texts]
+
+
+@given(st.lists(_TEXT, min_size=1, max_size=4), st.data())
+def test_a_damaged_reply_is_read_or_refused_and_never_nothing(texts: list[str], data: st.DataObject) -> None:
+    request = Request((), said_at=None)  # type: ignore[arg-type]
+    reply = json.dumps({"memory": [{"text": text, "attributed_to": "user", "links": ["0"], "message": 0} for text in texts]})
+    for _ in range(data.draw(st.integers(1, 3))):
+        place = data.draw(st.integers(0, len(reply)))
+        kind = data.draw(st.sampled_from(["drop", "put", "swap", "repeat"]))
+        sign = data.draw(st.sampled_from(['"', "{", "}", "[", "]", ",", ":", "\\", "'", "“", "\n", "x", "```", "<think>", "</think>", "\ud83d"]))
+        if kind == "drop":
+            reply = reply[:place] + reply[place + 1 :]
+        elif kind == "put":
+            reply = reply[:place] + sign + reply[place:]
+        elif kind == "swap":
+            reply = reply[:place] + sign + reply[place + 1 :]
+        else:
+            reply = reply + reply[place:]
+    try:
+        facts = read_facts(reply, request)
+    except ReplyUnreadable as error:
+        assert error.reply == reply
+    else:
+        assert facts
+        assert all(fact.text.strip() and not any("\ud800" <= c <= "\udfff" for c in fact.text) for fact in facts)

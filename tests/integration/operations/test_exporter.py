@@ -1,0 +1,176 @@
+"""A page comes in time whatever is away or hangs, and says what it has."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from urllib.request import urlopen
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from memline import Memory, observing
+from memline.contracts.errors import ConfigurationError
+from memline.exporting import Exporter
+from memline.settings import Settings, load_settings
+from memline.telemetry.metrics_server import MetricsServer
+from tests.services import PostgresServer, Proxy, RedisServer, free_port, in_child
+
+#: Seconds; the test waits that long for what hangs, once.
+SHORT = 0.5
+
+
+@pytest.fixture(autouse=True)
+def _counts_belong_to_the_test() -> Iterator[None]:
+    observing.forget()
+    yield
+    observing.forget()
+
+
+def read(page: str) -> dict[str, float]:
+    return {
+        " ".join((sample.name, *sample.labels.values())): sample.value
+        for family in text_string_to_metric_families(page)
+        for sample in family.samples
+    }
+
+
+def page_of(settings: Settings) -> dict[str, float]:
+    with closing(Exporter(settings)) as exporter:
+        return read(exporter.page())
+
+
+def settings_in(folder: Path, **given: object) -> Settings:
+    return load_settings(home=folder, **given)
+
+
+def test_without_services_there_is_a_ledger_and_no_redis(tmp_path: Path) -> None:
+    settings = settings_in(tmp_path)
+    with Memory(settings=settings) as memory:
+        memory.add("I like marmalade", user_id="ann", wait=True)
+        memory.search("marmalade", filters={"user_id": "ann"})
+        found = page_of(settings)
+    assert found["memline_up ledger"] == 1 and "memline_up redis" not in found
+    assert found["memline_turns_handed_over_total accepted"] == found["memline_turn_committed_seconds_count"] == 1
+    assert found["memline_search_seconds_count whole"] == 1
+    assert "memline_loops engine working" in found
+    assert "memline_stream_entries all" not in found, "what is not there is not 0"
+    assert found["memline_order_gaps_total"] == found["memline_drift_total missing"] == 0
+
+
+def test_a_ledger_that_is_not_there_is_not_made(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    exporter = Exporter(settings_in(tmp_path / "home"))
+    found = read(exporter.page())
+    exporter.page()
+    assert found["memline_up ledger"] == 0 and found["memline_spool_bytes"] == 0
+    assert "memline_oldest_turn_seconds" not in found and found["memline_turn_committed_seconds_count"] == 0
+    assert not (tmp_path / "home").exists()
+    assert len(caplog.records) == 1, "it is told once"
+
+
+def test_redis_that_is_away_or_full_of_silence_holds_up_nothing(tmp_path: Path, redis_server: RedisServer) -> None:
+    away = settings_in(tmp_path, redis_url=f"redis://127.0.0.1:{free_port()}/0")
+    assert page_of(away)["memline_up redis"] == 0
+    proxy = Proxy(redis_server.port)
+    try:
+        settings = settings_in(tmp_path, redis_url=proxy.url)
+        exporter = Exporter(settings, deadline=SHORT)
+        assert read(exporter.page())["memline_up redis"] == 1
+        proxy.swallow = True
+        hanging = read(exporter.page())
+        assert hanging["memline_up redis"] == 0 and "memline_celery_messages extract" not in hanging
+        proxy.swallow = False
+        for thread in threading.enumerate():  # what hung comes back by its own deadline
+            if thread.name == "memline-metrics-redis":
+                thread.join(20)
+        assert read(exporter.page())["memline_up redis"] == 1
+    finally:
+        proxy.close()
+
+
+def test_a_ledger_that_is_away_holds_up_nothing(tmp_path: Path, postgres_server: PostgresServer, redis_server: RedisServer) -> None:
+    gone = f"postgresql://postgres@127.0.0.1:{free_port()}/nothing"
+    found = page_of(settings_in(tmp_path, ledger_url=gone, redis_url=redis_server.url))
+    assert found["memline_up ledger"] == 0 and found["memline_up redis"] == 1 and "memline_redis_memory_bytes used" in found
+    empty = postgres_server.url(postgres_server.create_database())
+    assert page_of(settings_in(tmp_path, ledger_url=empty))["memline_up ledger"] == 0, "it has no schema"
+
+
+def test_what_waits_in_redis_is_told(tmp_path: Path, redis_url: str) -> None:
+    import redis
+
+    settings = settings_in(tmp_path, redis_url=redis_url)
+    with redis.Redis.from_url(redis_url) as client:
+        client.config_set("maxmemory", 300_000_000)
+        for number in range(3):
+            client.xadd("memline:turns", {"turn": f"{number}"})
+        client.xgroup_create("memline:turns", "accept", id="0")
+        client.xreadgroup("accept", "somebody", {"memline:turns": ">"}, count=2)
+        client.lpush("memline:celery:memline.embed", "one", "two")
+        found = page_of(settings)
+        client.config_set("maxmemory", 0)
+    assert (found["memline_stream_entries all"], found["memline_stream_entries pending"]) == (3, 2)
+    assert (found["memline_celery_messages embed"], found["memline_celery_messages extract"]) == (2, 0)
+    assert found["memline_redis_memory_bytes max"] == 300_000_000 and found["memline_redis_memory_bytes used"] > 0
+
+
+def test_the_queues_are_those_that_celery_uses(redis_url: str) -> None:
+    """The names of the keys are Celery's own: a message that is sent is one that is seen."""
+    from memline.ledger.jobs import Stage
+    from memline.ledger.leases import Lease
+    from memline.workers.celery_app import CelerySend, make_app
+    from memline.workers.redis_gauges import RedisGauges
+
+    app = make_app(redis_url, prefix="memline")
+    CelerySend(app)([Lease("lease", 1, Stage.DEDUP, False)])
+    app.close()
+    gauges = RedisGauges(redis_url)
+    waiting = {labels: value for metric, labels, value in gauges.read() if metric.name == "memline_celery_messages"}
+    gauges.close()
+    assert waiting["dedup",] == 1 and sum(waiting.values()) == 1
+
+
+def test_spooled_turns_are_told_by_their_bytes(tmp_path: Path) -> None:
+    settings = settings_in(tmp_path, redis_url=f"redis://127.0.0.1:{free_port()}/0")
+    with Memory(settings=settings) as memory:
+        memory.add("I like marmalade", user_id="ann")
+        found = page_of(settings)
+    assert found["memline_spool_bytes"] > 0 and found["memline_turns_handed_over_total spooled"] == 1
+
+
+def test_a_port_that_is_taken_is_told_and_a_child_does_not_hold_it() -> None:
+    server = MetricsServer(lambda: "page", host="127.0.0.1", port=0)
+
+    def get() -> bytes:
+        with urlopen(f"http://127.0.0.1:{server.port}/metrics", timeout=5) as response:
+            return bytes(response.read())
+
+    assert get() == b"page"
+    with pytest.raises(ConfigurationError, match=f"127.0.0.1:{server.port}.*MEMLINE_METRICS_PORT"):
+        MetricsServer(lambda: "page", host="127.0.0.1", port=server.port)
+    assert in_child(lambda: server._server.socket.fileno()) == -1
+    assert get() == b"page", "the parent goes on"
+    server.close()
+
+
+def test_a_page_that_breaks_is_an_error_of_that_scrape_alone() -> None:
+    from urllib.error import HTTPError
+
+    pages = iter(["", "page"])
+
+    def page() -> str:
+        found = next(pages)
+        if not found:
+            raise ValueError("a text that must not be told")
+        return found
+
+    server = MetricsServer(page, host="127.0.0.1", port=0)
+    with pytest.raises(HTTPError, match="500") as caught:
+        urlopen(f"http://127.0.0.1:{server.port}/metrics", timeout=5)
+    assert b"must not" not in caught.value.read()
+    caught.value.close()
+    with urlopen(f"http://127.0.0.1:{server.port}/metrics", timeout=5) as response:
+        assert response.read() == b"page"
+    server.close()

@@ -1,0 +1,69 @@
+"""Near-duplicates are told with the receipt, and decide nothing."""
+
+from __future__ import annotations
+
+from memline.ledger.receipts import receipt_state
+from memline.ledger.schema import jobs, memories
+from memline.ledger.session import Ledger
+from memline.pipeline.near import NEAR
+from tests.parts import LineExtractor, accept, make_parts, make_relay, make_turn, run_all, table
+
+
+def test_a_fact_close_to_a_memory_is_kept_and_says_so(ledger: Ledger) -> None:
+    parts = make_parts(ledger)
+    accept(parts, make_turn("User has a meeting on Monday", id="a"))
+    accept(parts, make_turn("User grows tomatoes", id="b"))
+    run_all(parts)
+    make_relay(parts).drain()
+    accept(parts, make_turn("User has a meeting on Monday at 9\nUser has a meeting on monday\nOslo is cold", id="c"))
+    run_all(parts)
+    with ledger.read() as connection:
+        seen = receipt_state(connection, "c")
+    assert seen is not None
+    close, same, other = seen.results
+    (monday,) = table(ledger, memories, memories.c.job_id == "a")
+    ((near),) = close["near"]
+    assert near["id"] == monday.id
+    assert NEAR <= near["similarity"] < 1
+    assert (same["event"], "near" in same) == ("DUPLICATE", False)
+    assert "near" not in other
+    assert len(table(ledger, memories, memories.c.state == "live")) == 4
+
+
+def test_what_the_index_does_not_show_yet_is_seen_and_another_owner_s_is_not(ledger: Ledger) -> None:
+    parts = make_parts(ledger)
+    accept(parts, make_turn("User has a meeting on Monday", id="a"))
+    accept(parts, make_turn("User has a meeting on Monday", id="b", user="eve"))
+    run_all(parts)
+    accept(parts, make_turn("User has a meeting on Monday at 9", id="c"))
+    run_all(parts)
+    (mine,) = table(ledger, memories, memories.c.job_id == "a")
+    (job,) = table(ledger, jobs, jobs.c.id == "c")
+    assert [memory_id for memory_id, _ in job.notes["near"]["0"]] == [mine.id]
+
+
+def test_verbatim_turns_are_kept_as_they_stand(ledger: Ledger) -> None:
+    parts = make_parts(ledger)
+    accept(parts, make_turn("User has a meeting on Monday", id="a"))
+    run_all(parts)
+    accept(parts, make_turn("User has a meeting on Monday at 9", id="b", infer=False))
+    run_all(parts)
+    assert table(ledger, jobs, jobs.c.id == "b")[0].notes is None
+
+
+def test_who_extracted_is_who_gave_the_reply_and_not_who_runs_now(ledger: Ledger) -> None:
+    class Renamed(LineExtractor):
+        name = "lines/prompt-1"
+
+    from memline.contracts.turn import Turn
+    from memline.ledger.jobs import Stage
+    from tests.integration.pipeline.steps import claimed, stage, up_to
+
+    turn: Turn = make_turn("User likes tea", id="a")
+    old = make_parts(ledger, extractor=Renamed())
+    accept(old, turn)
+    (lease,) = claimed(old)
+    current = up_to(old, lease, Stage.PERSIST)
+    new = make_parts(ledger, clock=old.clock)
+    assert stage(new, current) is not None
+    assert table(ledger, jobs)[0].extractor == "lines/prompt-1"
