@@ -121,6 +121,7 @@ class AsyncMemory:
     count = _threaded(Memory.count)
     entities = _threaded(Memory.entities)
     history = _threaded(Memory.history)
+    why = _threaded(Memory.why)
     changes = _threaded(Memory.changes)
     delete = _threaded(Memory.delete)
     receipt = _threaded(Memory.receipt)

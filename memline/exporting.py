@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Exporter", "counted_page", "metrics_folder"]
 
-#: Seconds that a part may take for one scrape; Prometheus's own deadline is 10.
+#: Seconds that the parts may take for one scrape; Prometheus's own deadline is 10.
 DEADLINE = 3.0
 
 _log = logging.getLogger("memline.metrics")
@@ -55,11 +57,12 @@ class Exporter:
 
     def page(self) -> str:
         """The page, in Prometheus's text format."""
+        until = time.monotonic() + self._deadline
         asked = [(name, part, part.ask()) for name, part in self._parts.items()]
         figures = _counted(self._settings, self._group)
         figures.put(metrics.SPOOL_BYTES, (), float(_spooled(self._settings.home_folder() / "spool")))
         for name, part, ready in asked:
-            found = part.answer(ready, self._deadline)
+            found = part.answer(ready, max(0.0, until - time.monotonic()))
             figures.put(metrics.UP, (name,), 0.0 if found is None else 1.0)
             if found is not None:
                 figures.take(found)
@@ -72,8 +75,9 @@ class Exporter:
 
 def _counted(settings: Settings, group: str | None) -> Figures:
     folder = CountsFolder(metrics_folder(settings))
-    try:
+    with suppress(OSError):  # who may only read leaves that to the processes that count
         folder.take_in_the_dead()
+    try:
         counts = folder.read(group)
     except OSError as error:
         _log.warning("The counts in %s can't be read (%s).", folder.path, error.strerror)
@@ -161,7 +165,6 @@ class _LedgerReader:
             for metric, labels, value in [*exported(read_counters(connection)), *read_gauges(connection, now=self._clock.now())]:
                 figures.put(metric, labels, value)
         return figures
-
 
     def close(self) -> None:
         ledger, self._ledger = self._ledger, None

@@ -108,11 +108,12 @@ class Reads(Handle):
     def get(self, /, memory_id: str, *, within: Mapping[str, Any] | None = None, **unknown: object) -> dict[str, Any] | None:
         """A memory by id; None where there is none in this namespace, or inside *within*. Expired and superseded ones are shown.
 
+        `source` ({"job_id", "message", "span"}) says which turn it came from, and where in it, as far as that is known (`why` shows it).
         `sightings` ({"count", "said_at": the newest 20 times, oldest first}) is there where turns after the first have said it again.
         """
         from memline.ledger.memories import load_memory
         from memline.ledger.sightings import sightings_of
-        from memline.search.items import memory_item, sightings_item
+        from memline.search.items import memory_item, sightings_item, source_item
 
         refuse_unknown("get", unknown)
         self._check_open()
@@ -121,7 +122,7 @@ class Reads(Handle):
             row = load_memory(connection, self.namespace, checked, bound)
             if row is None:
                 return None
-            return memory_item(row) | sightings_item(sightings_of(connection, row.no))
+            return memory_item(row) | source_item(row) | sightings_item(sightings_of(connection, row.no))
 
     def get_all(
         self,
@@ -219,6 +220,23 @@ class Reads(Handle):
         checked, bound = check_handle("memory_id", memory_id), check_within(within)
         with self._house.ledger.read() as connection:
             return [history_item(row) for row in history_of(connection, self.namespace, checked, bound)]
+
+    def why(self, /, memory_id: str, *, within: Mapping[str, Any] | None = None, **unknown: object) -> dict[str, Any] | None:
+        """Why a memory is there; None where `get` gives none (an unknown id, one that is deleted, one outside *within*).
+
+        `{"memory", "source", "extraction", "decision", "links", "history", "costs"}`: the turn with its messages, and in which of them and
+        where it was said; who extracted it, by which version of the prompt and whose instructions; what was near it when it was added and
+        which turns said it again; what it supersedes and is linked to. `docs/provenance.md` has every key, and how long each is kept.
+        """
+        from memline.ledger.why import provenance_of
+        from memline.search.why import why_item
+
+        refuse_unknown("why", unknown)
+        self._check_open()
+        checked, bound = check_handle("memory_id", memory_id), check_within(within)
+        with self._house.ledger.read() as connection:
+            found = provenance_of(connection, self.namespace, checked, bound)
+        return None if found is None else why_item(found)
 
     def changes(
         self, /, since: str | None = None, *, limit: int = 1000, within: Mapping[str, Any] | None = None, **unknown: object

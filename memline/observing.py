@@ -6,7 +6,7 @@ import logging
 import threading
 from typing import Literal
 
-from memline.contracts import incidents, metrics, tracing
+from memline.contracts import incidents, tracing
 from memline.settings import Settings
 
 __all__ = ["Role", "forget", "observe"]
@@ -87,5 +87,8 @@ def forget() -> None:
     with _lock:
         incidents.use(None)
         tracing.use(None)
-        metrics.use(None)
+        if "metrics" in _installed:
+            from memline.telemetry.prometheus import uninstall
+
+            uninstall()
         _installed.clear()

@@ -49,7 +49,7 @@ class Receipt:
 
     @property
     def notes(self) -> dict[str, int]:
-        """What else there is to tell (`contracts.receipt.ReceiptState.notes`): in how many windows a long turn was read, what was left out."""
+        """What else there is to tell (`ReceiptState.notes`): in how many windows a long turn was read, how much was left out and why."""
         return dict(self.refresh().notes)
 
     @property

@@ -36,6 +36,7 @@ from memline.cli import (
     turns,
     verify,
     weights,
+    why,
     worker,
 )
 from memline.cli.chosen import Chosen
@@ -64,7 +65,7 @@ def _version(asked: bool) -> None:
 
 @app.callback(
     epilog="Settings come from MEMLINE_* in the environment or a .env file. Exit codes: 0 done, 1 an error, 2 wrong usage, "
-    "3 not found, 4 doctor found something wrong, 5 verify did, 130 interrupted."
+    "3 not found, 4 doctor, health or check found something wrong, 5 verify did, 130 interrupted."
 )
 def choose(
     context: typer.Context,
@@ -89,6 +90,7 @@ app.command("get-all", hidden=True)(listing.list_all)
 app.command("count", rich_help_panel=_USE)(listing.count)
 app.command("entities", rich_help_panel=_USE)(listing.entities)
 app.command("history", rich_help_panel=_USE)(memories.history)
+app.command("why", rich_help_panel=_USE)(why.why)
 app.command("changes", rich_help_panel=_USE)(changes.changes)
 app.command("update", rich_help_panel=_USE)(changing.update)
 app.command("delete", rich_help_panel=_USE)(changing.delete)

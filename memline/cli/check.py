@@ -87,7 +87,7 @@ def _clean(memory: Memory, house: House) -> Outcome:
         removed = check_run.clean(memory, house, timeout=CLEAN_WITHIN)
         verdict, seen = check_run.Verdict.HOLDS, f"{removed} rows removed, no row and no object left but a tombstone"
     except (MemlineError, KeyboardInterrupt) as error:
-        seen = f"{error or 'interrupted'} Finish it by `memline check --clean {memory.namespace}`."
+        seen = f"{str(error) or 'Interrupted.'} Finish it by `memline check --clean {memory.namespace}`."
         verdict = check_run.Verdict.BROKEN
         complain(seen)
         if isinstance(error, KeyboardInterrupt):

@@ -121,7 +121,9 @@ def clean(memory: Memory, house: House, *, timeout: float) -> int:
         if not house.uses_redis:
             house.engine.wake()
         if time.monotonic() >= deadline:
-            raise WaitTimeout(f"After {timeout:g} s {jobs} turns and {objects} objects of the namespace {namespace} are still on their way.")
+            raise WaitTimeout(
+                f"After {timeout:g} s {jobs} turns and {objects} objects of the namespace {namespace} are still on their way."
+            )
         time.sleep(_LOOK)
     with house.ledger.write() as tx:
         return forget_namespace(tx, namespace, _scopes(namespace))

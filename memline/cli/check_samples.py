@@ -167,7 +167,7 @@ def _part_down(bench: Bench) -> str:
 
     house, away = bench.house, _Away(bench.house.index)
     deadline = house.settings.search_deadline
-    without = Searcher(house.ledger, away, house.analyser, house.embedder, house.clock, deadline=deadline)  # type: ignore[arg-type]
+    without = Searcher(house.ledger, away, house.analyser, house.embedder, house.clock, deadline=deadline)
     found = without.search(bench.namespace, "Where is the bicycle?", parse_within({"user_id": ANN}, None), top_k=5, threshold=0.0)
     _expect("index" in found.missing, "the answer does not say that the index was missing")
     _expect(bench.ids["bicycle"] in {hit.row.id for hit in found.results}, "the ledger alone did not find it")

@@ -16,7 +16,7 @@ EXIT_FAILED = 1
 #: 2 is the parser's: an unknown option, a missing argument, a value of the wrong type.
 #: No memory, job or turn has the id that was given.
 EXIT_NOT_FOUND = 3
-#: `doctor` found something that does not work.
+#: `doctor`, `health` or `check` found something that does not work.
 EXIT_UNHEALTHY = 4
 #: `verify` found a store that contradicts the committed set.
 EXIT_UNSOUND = 5

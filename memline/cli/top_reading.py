@@ -120,9 +120,7 @@ class TopReader:
         with self._ledger.read() as connection:
             counts = read_counters(connection)
             _put(frame, read_gauges(connection, now=frame.at))
-            seen = look(
-                connection, now=frame.at, failed=counts["jobs_failed"], cancelled=counts["turns_cancelled"], before=self._before
-            )
+            seen = look(connection, now=frame.at, failed=counts["jobs_failed"], cancelled=counts["turns_cancelled"], before=self._before)
             seconds = recent_seconds(connection, seen, within=_RECENT)
             frame.beats = read_beats(connection)
             frame.failures = newest_failures(connection, limit=_FAILURES, namespace=self._namespace)
@@ -153,4 +151,3 @@ def _put(frame: Frame, readings: Iterable[tuple[Gauge, tuple[str, ...], float]])
 def _quantile(ordered: list[float], part: float) -> float:
     """The nearest-rank quantile."""
     return ordered[min(len(ordered) - 1, int(part * len(ordered)))]
-

@@ -93,11 +93,11 @@ def put_back(backup: BackupFile, ledger: Path, *, aside: Path) -> bool:
         was_there = ledger.exists()
         if was_there:
             with _alone(ledger):
-                os.rename(ledger, aside)
+                ledger.rename(aside)
                 for end in ("-wal", "-shm", "-journal"):  # of a damaged file; a sound one has none by now
                     if (log := Path(f"{ledger}{end}")).exists():
-                        os.rename(log, f"{aside}{end}")
-        os.replace(fresh, ledger)
+                        log.rename(f"{aside}{end}")
+        fresh.replace(ledger)
     finally:
         fresh.unlink(missing_ok=True)
     _sync(ledger.parent)
@@ -130,23 +130,22 @@ def _copy(source: Path, target: Path) -> None:
 @contextmanager
 def _alone(ledger: Path) -> Iterator[None]:
     """Nobody else has the ledger open: only then does SQLite leave write-ahead logging, and keep all others out afterwards."""
-    try:
-        with closing(sqlite3.connect(ledger, timeout=_PATIENCE, isolation_level=None)) as own:
-            try:
-                (mode,) = own.execute("PRAGMA journal_mode = DELETE").fetchone()
-                if mode == "delete":
-                    own.execute("BEGIN EXCLUSIVE")
-            except sqlite3.OperationalError as error:
-                if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-                    raise
+    with closing(sqlite3.connect(ledger, timeout=_PATIENCE, isolation_level=None)) as own:
+        try:
+            (mode,) = own.execute("PRAGMA journal_mode = DELETE").fetchone()
+            if mode == "delete":
+                own.execute("BEGIN EXCLUSIVE")
+        except sqlite3.DatabaseError as error:
+            code = error.sqlite_errorcode & 0xFF
+            if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+                mode = "delete"  # it is damaged: that is why a backup is put back
+            elif code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
                 mode = "in use"
-            if mode != "delete":
-                raise ServiceUnavailable(f"A process has {ledger} open: end all that use it, workers and applications, then try again.")
-            yield
-    except sqlite3.DatabaseError as error:
-        if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-            raise ServiceUnavailable(f"{ledger} can't be taken out of use ({error}).") from error
-        yield  # it is damaged: that is why a backup is put back
+            else:
+                raise ServiceUnavailable(f"{ledger} can't be taken out of use ({error}).") from error
+        if mode != "delete":
+            raise ServiceUnavailable(f"A process has {ledger} open: end all that use it, workers and applications, then try again.")
+        yield
 
 
 def _connect(path: Path, mode: str) -> sqlite3.Connection:

@@ -73,6 +73,8 @@ class MemoryRow:
     valid_from: datetime
     valid_to: datetime | None
     superseded_by: str | None
+    span_start: int | None = None
+    span_end: int | None = None
 
     def is_expired(self, today: date) -> bool:
         """An expiration date is inclusive, in UTC: the memory is there on that day and not after it."""

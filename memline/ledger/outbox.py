@@ -10,8 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from memline.contracts import tracing
-from memline.contracts import metrics
+from memline.contracts import metrics, tracing
 from memline.contracts.index_object import Kind, ObjectKey
 from memline.contracts.receipt import Status
 from memline.ledger.counters import count

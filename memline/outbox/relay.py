@@ -193,12 +193,16 @@ class Relay:
         shown = mark_searchable(tx, gone, now=now)
         when_committed(tx, lambda: metrics.RELAY_ROWS.add(len(taken), answer="taken"))
         when_committed(tx, lambda: metrics.RELAY_ROWS.add(len(refused), answer="refused"))
-        _log.info("shown", extra=told(objects=len(taken), refused=len(refused), jobs=len(shown)))
+        _log.info("shown", extra=told(objects=len(taken), refused=len(refused), job=_single(shown), jobs=len(shown)))
 
 
 def _anything_due(connection: Connection, clock: Clock) -> bool:
     due = next_due(connection)
     return due is not None and due <= clock.now()
+
+
+def _single(job_ids: Sequence[str]) -> str | None:
+    return job_ids[0] if len(job_ids) == 1 else None
 
 
 def _traced(rows: Sequence[OutboxRow]) -> AbstractContextManager[None]:

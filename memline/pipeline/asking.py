@@ -1,8 +1,9 @@
 """What the extractor finds in one job's turn: from replies that are stored, and from new ones.
 
-A long turn is asked in windows, one after the other, each with replies of its own. A reply that can't be read is asked for again, with a word
-of what was wrong; one that breaks off is asked for with half as much text, where there is enough to halve. A paid reply is stored before it
-is read, under the number of the ask, with the memories that were shown (short ids mean nothing without them) and the place of its window.
+A long turn is asked in windows, one after the other, each with replies of its own. A reply that can't be read is asked for again, with a
+word of what was wrong; one that breaks off is asked for with half as much text, where there is enough to halve. A paid reply is stored
+before it is read, under the number of the ask, with the memories that were shown (short ids mean nothing without them) and the place of its
+window.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ class Extraction:
     facts: Sequence[Fact]
     by: str | None = None
     windows: int = 1
-    #: Links to memories that were not shown, facts that only repeat memories which the application had pasted in, and facts of the assistant
-    #: beyond what a turn may have.
+    #: Links to memories that were not shown, facts that only repeat memories which the application had pasted in, and facts of the
+    #: assistant beyond what a turn may have.
     links_dropped: int = 0
     pasted: int = 0
     left_out: int = 0
@@ -121,7 +122,7 @@ def _window(work: _Asking, start: Place, whole: Place) -> tuple[Sequence[Fact], 
     asks = parts.retry.asks
     for _ in range(failed, (failed // asks + 1) * asks):
         end = _end(work, start, whole, cut)
-        asked = _ask(work, start, end, unreadable.why if failed else None)
+        asked = _ask(work, start, end, (unreadable.why or "it can't be read") if failed else None)
         try:
             return _read(work, asked, end), end
         except ReplyUnreadable as error:
@@ -131,7 +132,7 @@ def _window(work: _Asking, start: Place, whole: Place) -> tuple[Sequence[Fact], 
 
 def _end(work: _Asking, start: Place, whole: Place, cut: int) -> Place:
     extractor = work.parts.extractor
-    if work.plain.procedural or not isinstance(extractor, UnitExtractor):
+    if not isinstance(extractor, UnitExtractor):
         return whole
     messages = work.plain.messages
     budget = extractor.window_tokens
@@ -151,11 +152,12 @@ def _ask(work: _Asking, start: Place, end: Place, corrects: str | None) -> Store
         request = replace(with_context(parts, job, work.vectors if plain is work.plain else None, plain), corrects=corrects)
     number = len(work.replies)
     failpoints.hit("extract.before_ask")
-    with paid_call(parts, "extract", [job], model=parts.extractor.name, paid=parts.extractor.paid) as paid:
+    with paid_call(
+        parts, "extract", [job], model=parts.extractor.name, paid=parts.extractor.paid, also=[("embed", looked)]
+    ) as paid:
         with tracing.span_of(job.id, "memline ask model", ask=number):
             reply = parts.extractor.ask(request)
         failpoints.hit("extract.after_ask")
-    paid.also("embed", looked)
     whole = plain is work.plain
     stored = StoredReply(reply, request.known, parts.extractor.name, start, None if whole else end)
     if parts.extractor.paid:
@@ -171,9 +173,18 @@ def _read(work: _Asking, stored: StoredReply, end: Place) -> Sequence[Fact]:
     """The facts of a reply, read as it was asked: the short ids in it are those of the memories that were shown then."""
     request = replace(between(work.plain, stored.start, end), known=stored.known)
     facts = work.parts.extractor.read(stored.reply, request)
+    links_dropped = getattr(facts, "links_dropped", 0)
+    if stored.start.offset:  # a place in the window is one further on in the turn
+        facts = [_moved(fact, stored.start) for fact in facts]
     work.by = stored.by or work.by
-    work.links_dropped += getattr(facts, "links_dropped", 0)
+    work.links_dropped += links_dropped
     return facts
+
+
+def _moved(fact: Fact, start: Place) -> Fact:
+    if fact.span is None or fact.message != start.message:
+        return fact
+    return replace(fact, span=(fact.span[0] + start.offset, fact.span[1] + start.offset))
 
 
 def _merged(windows: Sequence[Sequence[Fact]]) -> list[Fact]:

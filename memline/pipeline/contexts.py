@@ -31,7 +31,10 @@ _CHUNK = 256
 
 
 def plain_request(job: Job, said: Sequence[Message] | None = None) -> Request:
-    """What is asked of a turn, without context, and without the memories that the application pasted in. *said*: in place of its messages."""
+    """What is asked of a turn, without context, and without the memories that the application pasted in.
+
+    *said*: in place of its messages.
+    """
     of_agent = job.scope.agent_id is not None and job.scope.user_id is None
     messages = tuple(said or job.messages)
     if job.memory_type is None:

@@ -1,7 +1,7 @@
 """Stage 1: the facts of a turn. Verbatim turns are their own facts; for the others the extractor is asked.
 
-How one turn is asked is in `asking`, several in one call in `units`; which facts are kept, whatever made them, in `keeping`. A paid reply is
-stored before it is read, and a retry reads what is stored instead of asking again.
+How one turn is asked is in `asking`, several in one call in `units`; which facts are kept, whatever made them, in `keeping`. A paid reply
+is stored before it is read, and a retry reads what is stored instead of asking again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sqlalchemy.engine import Connection
 from memline.contracts.about import about
 from memline.contracts.errors import ConfigurationError, ProviderError, ProviderRefused, ReplyUnreadable
 from memline.contracts.fact import Fact
-from memline.contracts.message import SOURCES, without_marks
+from memline.contracts.message import SOURCES, cut, without_marks
 from memline.language.ports import Vectors
 from memline.ledger.counters import count
 from memline.ledger.jobs import Job
@@ -26,7 +26,7 @@ from memline.ledger.results import FACTS, NOTES, load_replies, store_results
 from memline.ledger.schema import jobs as job_rows
 from memline.pipeline.asking import STAGE, Extraction, extracted
 from memline.pipeline.contexts import WINDOW, embedded_contexts
-from memline.pipeline.extractors.procedure import steps_of
+from memline.pipeline.extractors.procedure import MAX_PROCEDURE, steps_of
 from memline.pipeline.images import described, has_images, keep_descriptions, stored_descriptions
 from memline.pipeline.keeping import kept
 from memline.pipeline.located import placed
@@ -189,4 +189,4 @@ def _verbatim(job: Job) -> list[Fact]:
 
 def _one(found: Sequence[Fact]) -> list[Fact]:
     """The memory of a procedure: one, which no newer fact replaces."""
-    return [Fact("\n".join(fact.text for fact in found), "assistant")] if found else []
+    return [Fact(cut("\n".join(fact.text for fact in found), MAX_PROCEDURE), "assistant")] if found else []

@@ -18,9 +18,9 @@ from memline.pipeline.parts import Parts
 
 __all__ = ["MOST_OF_ASSISTANT", "kept"]
 
-#: Facts attributed to the assistant that one turn may have. Assistants write pages (code, documents, lists of tips) and people lines: in 3,342
-#: messages of conversation an answer holds two or three things that were recommended, found or agreed; a turn of several answers fewer than
-#: 20. What goes beyond is a document taken apart, which would drown what the people said.
+#: Facts attributed to the assistant that one turn may have. An answer holds two or three things that were recommended, found or agreed (of
+#: one the rules keep at most 3, `assistant.MAX_KEPT`); 20 are a turn of seven such answers. What goes beyond is code, a document or a list
+#: of tips taken apart, which would drown what the people said.
 MOST_OF_ASSISTANT = 20
 
 

@@ -34,9 +34,7 @@ def near_duplicates(parts: Parts, job: Job, hashes: Sequence[str], made: Sequenc
         return {}
     vectors = np.stack([np.frombuffer(base64.b64decode(one["vector"]), np.dtype("<f4")) for one in made])
     today = parts.clock.now().date()
-    found = similar_to(
-        parts.ledger, parts.index, job.scope, vectors, model=parts.embedder.model, at_least=NEAR, k=_MOST + 1, today=today
-    )
+    found = similar_to(parts.ledger, parts.index, job.scope, vectors, model=parts.embedder.model, at_least=NEAR, k=_MOST + 1, today=today)
     told = {
         str(ordinal): [[row.id, round(similarity, 4)] for row, similarity in rows if row.content_hash != hashes[ordinal]][:_MOST]
         for ordinal, rows in enumerate(found)

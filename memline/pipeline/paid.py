@@ -61,20 +61,27 @@ class Paid:
                 everything += own
         add_usage(tx, _summed(everything), now=now)
 
-    def also(self, call: str, uses: Sequence[Use]) -> None:
-        """What else was called for these jobs on the way, whose answers are not kept: it is settled with the rest."""
-        self.others.append((call, uses))
-        tell_metrics(self.parts.prices, call, uses)
 
 
 @contextmanager
-def paid_call(parts: Parts, call: str, jobs: Sequence[Job], *, model: str | None = None, paid: bool = True) -> Iterator[Paid]:
+def paid_call(
+    parts: Parts,
+    call: str,
+    jobs: Sequence[Job],
+    *,
+    model: str | None = None,
+    paid: bool = True,
+    also: Sequence[tuple[str, Sequence[Use]]] = (),
+) -> Iterator[Paid]:
     """The block in which *call* (`metrics.CALL_KINDS`) is made for *jobs*, whose stored answers are settled after it.
 
     *model*: what is counted as one call where the part does not tell what it used; *paid* False: it costs nothing, and nothing is noted.
+    *also*: by kind of call, what was used for these jobs on the way to this call, and is settled with it, whatever becomes of it.
     No transaction is open inside. Raises what the block raises.
     """
-    found = Paid(parts, call, jobs, paid=paid)
+    found = Paid(parts, call, jobs, paid=paid, others=list(also))
+    for other, used in also:
+        tell_metrics(parts.prices, other, used)
     if not paid or not jobs:
         yield found
         return
@@ -85,9 +92,10 @@ def paid_call(parts: Parts, call: str, jobs: Sequence[Job], *, model: str | None
         with metered() as uses:
             yield found
     except ProviderError as error:
-        if not (isinstance(error, ProviderUnavailable) and error.answer_lost):
-            with parts.ledger.write() as tx:
-                drop_calls(tx, call, ids)
+        found.uses = list(uses)
+        lost = ids if isinstance(error, ProviderUnavailable) and error.answer_lost else []
+        with parts.ledger.write() as tx:
+            found.settle(tx, lost=lost)
         raise
     found.uses = uses or ([] if model is None else [Use(model)])
     if found.repeated:
@@ -110,10 +118,9 @@ def embedded_for(parts: Parts, namespace: str, texts: Sequence[str]) -> Vectors:
 
 def settle_alone(parts: Parts, call: str, jobs: Sequence[Job], uses: Sequence[Use]) -> None:
     """Writes what a call used that was made for *jobs* and whose answer is not kept, in a transaction of its own."""
-    paid = Paid(parts, call, jobs)
-    paid.also(call, uses)
+    tell_metrics(parts.prices, call, uses)
     with parts.ledger.write() as tx:
-        paid.settle(tx)
+        Paid(parts, call, jobs, others=[(call, uses)]).settle(tx)
 
 
 def settle_uses(tx: Connection, parts: Parts, call: str, namespace: str, uses: Sequence[Use]) -> None:

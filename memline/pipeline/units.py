@@ -161,9 +161,7 @@ def _divided(parts: Parts, job_ids: Sequence[str], stored: StoredReply) -> dict[
     extractor = parts.extractor
     assert isinstance(extractor, UnitExtractor)
     shares = extractor.divide(stored.reply, len(job_ids))
-    bodies = {
-        job_id: StoredReply(share, stored.known, stored.by).to_body() for job_id, share in zip(job_ids, shares, strict=True)
-    }
+    bodies = {job_id: StoredReply(share, stored.known, stored.by).to_body() for job_id, share in zip(job_ids, shares, strict=True)}
     with parts.ledger.write() as tx:
         keep_replies(tx, STAGE, {job_id: (0, body) for job_id, body in bodies.items()}, now=parts.clock.now())
         tx.execute(sa.delete(stage_results).where(stage_results.c.stage == _STAGE, stage_results.c.job_id == job_ids[0]))

@@ -10,7 +10,7 @@ from memline.ledger.memories import MemoryRow
 from memline.ledger.sightings import Sightings
 from memline.search.entity_listing import EntityItem
 
-__all__ = ["entity_item", "history_item", "memory_item", "sightings_item"]
+__all__ = ["entity_item", "history_item", "memory_item", "sightings_item", "source_item"]
 
 _CHANGED = ("changes", "old_hash", "new_hash", "old_length", "new_length")
 _PRESENT = ("user_id", "agent_id", "run_id", "actor_id", "role", "attributed_to")
@@ -43,6 +43,16 @@ def memory_item(row: MemoryRow, score: float | None = None) -> dict[str, Any]:
     if row.superseded_by is not None:
         item["superseded_by"] = row.superseded_by
     return item
+
+
+def source_item(row: MemoryRow) -> dict[str, Any]:
+    """`source`: the turn that a memory came from, the number of its message there and the span in it, as far as they are known."""
+    source: dict[str, Any] = {"job_id": row.job_id}
+    if row.message is not None:
+        source["message"] = row.message
+    if row.span_start is not None and row.span_end is not None:
+        source["span"] = [row.span_start, row.span_end]
+    return {"source": source}
 
 
 def sightings_item(found: Sightings) -> dict[str, Any]:

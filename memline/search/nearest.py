@@ -54,7 +54,10 @@ def nearest_to(
 def similar_to(
     ledger: Ledger, index: Index, scope: Scope, vectors: NDArray[np.float32], *, model: str, at_least: float, k: int = 3, today: date
 ) -> list[list[tuple[MemoryRow, float]]]:
-    """For each of *vectors*, at most *k* live memories of *scope*'s owner with their cosine similarity, from *at_least* up, nearest first."""
+    """For each of *vectors*, at most *k* live memories of *scope*'s owner with their cosine similarity, nearest first.
+
+    None is below *at_least*.
+    """
     rows, stored = _live_near(ledger, index, scope, vectors, model=model, limit=_DEEPER * k, today=today)
     found: list[list[tuple[MemoryRow, float]]] = []
     for vector in vectors:

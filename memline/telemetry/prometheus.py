@@ -18,7 +18,7 @@ from memline.contracts.metrics import Counter, Gauge, Histogram, Metric
 from memline.telemetry.counts_file import CountsFile, Key
 from memline.telemetry.counts_folder import MACHINE, CountsFolder
 
-__all__ = ["OTHER", "FileSink", "install", "key_of"]
+__all__ = ["OTHER", "FileSink", "install", "key_of", "uninstall"]
 
 #: What a label says of a value that is none of those declared, and of a value too many.
 OTHER = "other"
@@ -132,6 +132,14 @@ def install(folder: Path, group: str = MACHINE) -> FileSink:
     if isinstance(there, FileSink):
         there.close()
     return sink
+
+
+def uninstall() -> None:
+    """Nothing is kept any more, and the file of what was is let go."""
+    there = metrics.installed()
+    metrics.use(None)
+    if isinstance(there, FileSink):
+        there.close()
 
 
 _sinks: weakref.WeakSet[FileSink] = weakref.WeakSet()

@@ -143,7 +143,7 @@ class AcceptLoop:
             self._tries.pop(entry_id, None)
         self._stream.done(entry_ids)
         failpoints.hit("accept.after_done")
-        _log.info("accepted", extra=told(turns=len(turns), batches=len(claimed)))
+        _log.info("accepted", extra=told(turns=len(turns), job=turns[0].id if len(turns) == 1 else None, batches=len(claimed)))
         self._send(claimed)
         return len(turns)
 

@@ -41,7 +41,12 @@ class Terminal:
         environment |= {"MEMLINE_HOME": str(home), "TERM": "xterm", "NO_COLOR": "1"}
         environment.pop("COLUMNS", None)
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "memline", *arguments], stdin=theirs, stdout=theirs, stderr=theirs, env=environment, start_new_session=True
+            [sys.executable, "-m", "memline", *arguments],
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            env=environment,
+            start_new_session=True,
         )
         os.close(theirs)
         self.shown = ""

@@ -281,9 +281,10 @@ class World:
         return bool(self.sql.execute(query, (lease.id, lease.epoch, lease.stage.value, now)).fetchone()[0])
 
     def dump(self) -> list[Any]:
-        """Every row but the replies: what was paid for is kept also by those who come too late."""
-        tables = [name for name in metadata.tables if name != "stage_results"]
-        return [self.sql.execute(f"SELECT * FROM {name}").fetchall() for name in tables]
+        """Every row but the replies, and what is counted of their calls: what was paid for is kept also by those who come too late."""
+        tables = [name for name in metadata.tables if name not in ("stage_results", "usage", "counters")]
+        counted = self.sql.execute("SELECT * FROM counters WHERE name != 'repeated_calls' ORDER BY name").fetchall()
+        return [counted, *(self.sql.execute(f"SELECT * FROM {name}").fetchall() for name in tables)]
 
     def lose_message(self, which: int) -> None:
         if self.messages:

@@ -100,8 +100,8 @@ class Simulator:
         self.structured = structured
         #: May be set at any time.
         self.faults = faults
-        #: Calls that were answered with 200, whole.
-        self.answered = 0
+        #: Calls by path that were answered with 200, whole.
+        self.answered: Counter[str] = Counter()
         #: Every request to a /v1 path, in order of arrival; empty with record=False, for long runs.
         self.calls: list[Call] = []
         self._chat = chat or extraction_reply
@@ -239,7 +239,7 @@ class Simulator:
         more = tuple((step.headers or {}).items())
         if answer.status == 200 and not step.cut:
             with self._lock:
-                self.answered += 1
+                self.answered[path] += 1
         return replace(answer, headers=(*answer.headers, *headers, *more), cut=step.cut)
 
     def _unscripted(self, path: str) -> Step:

@@ -1,4 +1,4 @@
-"""How a reply is asked for, and what each server is known to take of it: found out once a server and model, remembered where all can read it."""
+"""How a reply is asked for, and what each server takes of it: found out once a server and model, and remembered where all can read it."""
 
 from __future__ import annotations
 

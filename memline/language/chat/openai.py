@@ -37,9 +37,9 @@ class _FormRefused(ProviderRefused):
 class OpenAIChat:
     """Asks `POST {base_url}/chat/completions` (`ports.ChatModel`). Thread-safe; a forked child opens its own connections.
 
-    *timeout* in seconds, of one try; *link* tries again, and holds back. With a schema the reply is asked for as `json_schema` (strict); where
-    the server answers 400 or 422 to that form, as `json_object`, and then as plain text, both with the schema in the messages. The form that
-    worked is remembered in *forms*; without them by this object.
+    *timeout* in seconds, of one try; *link* tries again, and holds back. With a schema the reply is asked for as `json_schema` (strict);
+    where the server answers 400 or 422 to that form, as `json_object`, and then as plain text, both with the schema in the messages. The
+    form that worked is remembered in *forms*; without them by this object.
     """
 
     def __init__(

@@ -59,12 +59,16 @@ def window_end(messages: Sequence[Message], start: Place, budget: int) -> Place:
     place = start
     while place.message < len(messages):
         message = messages[place.message]
-        rest = replace(message, text=message.text[place.offset :])
-        cost = _cost(rest)
+        text = message.text[place.offset :]
         begun = place != start
-        if cost > left and message.role in SOURCES and not (begun and left < _WORTH_BEGINNING * budget):
-            size = _piece(rest.text, prefix_within(rest.text, max(1, left - _FRAME)))
-            return Place(place.message + 1) if size >= len(rest.text) else Place(place.message, place.offset + size)
+        if message.role in SOURCES and text.strip():
+            size = prefix_within(text, max(1, left - _FRAME))  # no further than it has to look: the rest may be long
+            if size < len(text):
+                if begun and left < _WORTH_BEGINNING * budget:
+                    return place
+                size = _piece(text, size)
+                return Place(place.message + 1) if size >= len(text) else Place(place.message, place.offset + size)
+        cost = _cost(message if not place.offset else replace(message, text=text))
         if cost > left and begun:
             return place
         left -= cost  # what a tool said goes whole, cut in the prompt

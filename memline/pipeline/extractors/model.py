@@ -11,7 +11,7 @@ from memline.language.ports import ChatModel
 from memline.language.usage import Use, asked, tell
 from memline.pipeline.extractors.port import ReadFacts, Request
 from memline.pipeline.extractors.procedure import MAX_PROCEDURE, PROCEDURE_SCHEMA, build_procedure_messages, steps_of
-from memline.pipeline.extractors.prompt import SCHEMA, UNIT_SCHEMA, again, build_messages, build_unit_messages, prompt_version
+from memline.pipeline.extractors.prompt import SCHEMA, UNIT_SCHEMA, build_messages, build_unit_messages, prompt_version
 from memline.pipeline.extractors.reply import divide_reply, read_facts, read_text
 from memline.pipeline.extractors.slots import slot_of
 
@@ -20,8 +20,8 @@ __all__ = ["WINDOW_TOKENS", "ModelExtractor"]
 #: What a model would answer to a turn without a source; it is not asked.
 _NOTHING = '{"memory": []}'
 
-#: Tokens of new messages in one call where nothing is set: with the rules (2,000), the older messages and known memories (up to 4,000) and the
-#: reply it fits a model of 16,000, and alone the 8,191 of OpenAI's embedders, as the estimate leans to too many.
+#: Tokens of new messages in one call where nothing is set: with the rules (2,000), the older messages and known memories (up to 4,000) and
+#: the reply it fits a model of 16,000, and alone the 8,191 of OpenAI's embedders, as the estimate leans to too many.
 WINDOW_TOKENS = 8000
 
 
@@ -59,7 +59,7 @@ class ModelExtractor:
         if request.procedural:
             if not steps_of(request.messages):
                 return self._nothing()
-            return _storable(asked(self._chat, [*build_procedure_messages(request), *again(request)], schema=PROCEDURE_SCHEMA).text)
+            return _storable(asked(self._chat, build_procedure_messages(request), schema=PROCEDURE_SCHEMA).text)
         if not _has_source(request):
             return self._nothing()
         return _storable(asked(self._chat, build_messages(request), schema=SCHEMA).text)

@@ -22,7 +22,8 @@ _OPENS = re.compile(rf"<({_TAG})>", re.IGNORECASE)
 #: A line that leads a list of memories. "My memories of Rome:" is somebody's own, so a bare "memories" is not enough.
 _LEAD = re.compile(
     r"^[ \t]*(?:\#{1,6}[ \t]+|\*\*)?"
-    r"(?:(?:here (?:are|is) )?(?:(?:some|the|your|all) )?(?:relevant|recalled|retrieved|stored|saved|known|long[- ]term|existing|previous|user) "
+    r"(?:(?:here (?:are|is) )?(?:(?:some|the|your|all) )?"
+    r"(?:relevant|recalled|retrieved|stored|saved|known|long[- ]term|existing|previous|user) "
     r"(?:user )?memor(?:y|ies)\b[^\n:]{0,60}"
     r"|memories (?:about|of|for) (?:the |this )?user\b[^\n:]{0,40}"
     r"|what (?:i|you|we) (?:know|remember) about (?:the |this )?user\b[^\n:]{0,40}"

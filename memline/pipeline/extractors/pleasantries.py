@@ -15,7 +15,7 @@ __all__ = ["is_pleasantry_chinese", "is_pleasantry_english", "without_opening_ch
 _NICE = (
     r"(?:great|good|nice|cool|awesome|amazing|wonderful|fantastic|lovely|sweet|neat|perfect|excellent|brilliant|incredible|inspiring|"
     r"beautiful|gorgeous|exciting|interesting|impressive|fun|funny|hilarious|true|right|fair|fine|ok|okay|terrible|awful|sad|tough|rough|"
-    r"crazy|wild|super|helpful|thoughtful|kind|cute|adorable|stunning|delicious|tasty|rad|dope|epic|unfortunate|superb|heartwarming)"
+    r"crazy|wild|super|helpful|thoughtful|kind|cute|adorable|stunning|delicious|tasty|useful|rad|dope|epic|unfortunate|superb|heartwarming)"
 )
 _VERY = r"(?:so|really|very|pretty|quite|super|just|truly|absolutely|totally|such|a|an|too|even)"
 _THAT = r"(?:that|it|this|which|these|those|they)"
@@ -159,6 +159,35 @@ _PHRASES = [
         r"i'?ll (?:give it a try|try (?:it|that)(?: out)?|do that|check it out|let you know|keep (?:that|it) in mind|think about it|"
         r"be right back|get back to you)"
     ),
+    (
+        r"hope (?:your|the) (?:day|week|weekend|morning|evening|trip|holidays?) (?:is|was|goes|went|has been)(?: going)?"
+        r"(?: (?:very|really))? (?:well|great|good|nice|fine|smoothly)(?: so far)?|glad to be (?:back|here)|"
+        r"(?:ok(?:ie|ey)|okey) ?-?do(?:kie|key|ke)|fine (?:by|with) me|works for me|up to you|as you wish|"
+        r"well (?:said|put|played)|good call|good one|fair point|point taken|spot on|same difference"
+    ),
+    (
+        r"(?:i )?owe you(?: one| a lot| big time)?|(?:really |so )?appreciate (?:your|the) (?:patience|time|help|kindness|effort|"
+        r"understanding|feedback|support|offer|thought)|no need to (?:thank me|worry|apologi[sz]e|rush)|it was nothing|"
+        r"(?:it's )?nothing(?: much| really| else)?|(?:that's|that is|that'll be) all(?: for (?:now|today))?|on it"
+    ),
+    (
+        r"(?:sending|lots of|much|big|all my|with) (?:you )?(?:(?:lots of|big|some|good|positive|warm) )*(?:hugs?|love|vibes|wishes|"
+        r"thoughts|kisses)|(?:best|kind|warm) (?:regards|wishes)|safe (?:travels?|trip|journey|flight|drive)(?: home)?|stay (?:safe|well|"
+        r"healthy|warm)|get well(?: soon)?|rest well|(?:i'?m )?looking forward to (?:it|that|this|hearing from you|seeing you|meeting you|"
+        r"talking (?:to you|soon|again)|our (?:chat|call|talk))"
+    ),
+    (
+        r"(?:it'?s |it is |we'?re |i'?m )?(?:all|always) (?:good|well|okay|ok|right)(?: then| here)?|loud and clear|"
+        r"(?:it'?s |it is |it was )?(?:so |very |really )?(?:nice|good|great|lovely|fun|a pleasure) to be (?:chatting|talking|here)"
+        r"(?: with you)?|"
+        r"(?:i'?m |so |very )*(?:pleased|delighted|honou?red|grateful|thankful|obliged)(?: (?:to (?:meet|know|see|have) you|"
+        r"for (?:your|the|all your) (?:help|support|advice|time|patience|kindness|kind words)))|"
+        r"(?:i'?m )?(?:so |very |really )?(?:glad|happy) (?:you'?re|you are) (?:here|back|okay|ok|well|safe)|bless (?:your heart|ya|u)|"
+        r"(?:that|it|this) (?:clears (?:it|that|things) up|helps|helped|works)(?: a lot)?|"
+        r"(?:you|that|it|this)(?:'s| has)? (?:really |just |totally )?made my (?:day|morning|week|evening)|poor (?:you|thing)|"
+        r"(?:later|see ya|see you later),? (?:gator|alligator)|let'?s (?:catch up|talk|chat|keep in touch|stay in touch)"
+        r"(?: (?:soon|later|again|tomorrow))*|ciao|adios|au revoir|hasta la vista|peace(?: out)?|hugs?|xoxo|xx|namaste|salut|hola|aloha"
+    ),
     r"(?:a|the|my) (?:pleasure|test|testing)|test(?:ing)?|ping|asap|please|pls|plz|btw|by the way|anyway|anyways|fyi",
     (
         r"you rock|(?:that |this |it )?(?:makes|made) me (?:so |very |really )?(?:happy|sad|smile|laugh|proud)|"
@@ -212,6 +241,10 @@ _CHINESE_PHRASES = (
     "再见|拜拜|回头见|回见|下次见|明天见|回头聊|下次聊|先这样|改天聊|保重|回聊|慢走|我先走了|我先下了|我去忙了|"
     "请问|请教一下|问一下|想问一下|我想问一下|我想问|有个问题|帮个忙|帮帮我|你的帮助|你的建议|您的帮助|您的建议|帮助|支持|听起来|看起来|很有意思|有意思|很有帮助|有帮助|"
     "我觉得可以|我知道了|我明白了|我懂了|我很好|我还好|我也是|我也觉得|说得对|你说得对|那就好|那好|随便|都行|算了|等一下|稍等|稍等一下|等等|继续|请继续|下一个|测试一下?|就这样吧?|"
+    "过奖了?|哪里哪里|您客气了|客气了|请多关照|多多关照|小事一桩|小事一件|小事|举手之劳|帮了(?:我)?(?:大忙|很大的忙)|有空再聊|改日再聊|晚点再?聊|以后再聊|"
+    "你还好吗|你忙吗|有空吗|注意休息|好好休息|早点休息|一路平安|一路顺风|路上小心|注意安全|好梦|替你开心|替你高兴|为你开心|为你高兴|给力|绝了|好哒|"
+    "感激不尽|么么哒|不麻烦|随时欢迎|欢迎欢迎|欢迎|没毛病|必须的|可爱|别难过|别担心|别着急|别急|早日康复|祝早日康复|抱抱|下次再聊|同感|深有同感|言之有理|说的是|赞同|认同|让我想想|我想想|我考虑一下|我试试看?|就到这里|没别的了|暂时没有|"
+    "[你您]的(?:耐心|时间|分享|回复|理解|解答|关心|配合|提醒|陪伴|好意|鼓励|支持)|"
     "希望对你有帮助|希望能帮到你|很高兴认识你|很高兴|高兴|认识你|见到你|帮到你|能|为你"
 )
 _CHINESE_PLEASANT = re.compile(_CHINESE_PHRASES)

@@ -10,6 +10,7 @@ from typing import Any
 
 from memline.contracts.message import CONTEXT, CONTEXT_LIMIT, SOURCES, Message, cut
 from memline.pipeline.extractors.port import Request
+from memline.pipeline.extractors.prompt import again
 from memline.pipeline.extractors.rules_files import sections_of, version_of
 
 __all__ = ["MAX_PROCEDURE", "PROCEDURE_SCHEMA", "build_procedure_messages", "procedure_version", "steps_of"]
@@ -39,6 +40,7 @@ def build_procedure_messages(request: Request) -> list[dict[str, str]]:
     rules = [sections["procedure"]]
     if request.prompt is not None and request.prompt.strip():
         rules.append(f"# Instructions of the application\n{sections['custom']}\n{json.dumps(request.prompt, ensure_ascii=False)}")
+    rules += again(request)
     task = {
         "said_at": request.said_at.isoformat(timespec="minutes"),
         "messages": [_shown(message) for message in _steps(request.messages)],

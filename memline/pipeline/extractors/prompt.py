@@ -79,7 +79,7 @@ def prompt_version() -> str:
 def build_messages(request: Request) -> list[dict[str, str]]:
     """The conversation for the chat model: a system message with the rules, a user message with the turn."""
     document = _moment(request) | _context(request) | _said(request)
-    return [{"role": "system", "content": _rules(request)}, {"role": "user", "content": _json(document)}, *again(request)]
+    return [{"role": "system", "content": _rules(request)}, {"role": "user", "content": _json(document)}]
 
 
 def build_unit_messages(requests: Sequence[Request]) -> list[dict[str, str]]:
@@ -90,12 +90,14 @@ def build_unit_messages(requests: Sequence[Request]) -> list[dict[str, str]]:
     return [{"role": "system", "content": rules}, {"role": "user", "content": _json(_context(first) | {"turns": turns})}]
 
 
-def again(request: Request) -> list[dict[str, str]]:
-    """What follows where an answer to the same request could not be read: one more message, which repeats nothing that was said."""
+def again(request: Request) -> list[str]:
+    """What is added to the rules where an answer to the same request could not be read; it repeats nothing that was said.
+
+    It stands in the first message: some servers take a system message nowhere else.
+    """
     if request.corrects is None:
         return []
-    told = f"{sections_of(_FILE)['again']} {request.corrects}. Answer with the one JSON object, whole, and nothing else."
-    return [{"role": "system", "content": told}]
+    return [f"# Once more\n{sections_of(_FILE)['again']} {request.corrects}. Answer with the one JSON object, whole, and nothing else."]
 
 
 def _rules(request: Request, *more: str) -> str:
@@ -105,6 +107,7 @@ def _rules(request: Request, *more: str) -> str:
         rules.append("# Whose memories\n" + sections["agent"])
     if request.prompt is not None and request.prompt.strip():
         rules.append(f"# Instructions of the application\n{sections['custom']}\n{_json(request.prompt)}")
+    rules += again(request)
     return "\n\n".join(rules)
 
 

@@ -1,7 +1,7 @@
 """A chat model's reply as facts: tolerant of how it is wrapped (`reply_json`), strict about what it says (`reply_model`).
 
-A reply is unreadable, so that it is asked for again, if it was cut off, holds no such JSON, holds items of which none is a memory, or a lone
-surrogate. Only an explicit empty list means that there is nothing to remember.
+A reply is unreadable, so that it is asked for again, if it was cut off, holds no such JSON, holds items of which none is a memory, or a
+lone surrogate. Only an explicit empty list means that there is nothing to remember.
 """
 
 from __future__ import annotations

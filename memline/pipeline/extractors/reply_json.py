@@ -39,7 +39,7 @@ _PYTHON_WORD = re.compile(r"\b(?:None|True|False)\b")
 
 
 def items_of(reply: str) -> tuple[Sequence[object] | None, bool]:
-    """The items of the list of memories in *reply*, and whether it breaks off inside JSON or thoughts; (None, …): there is no whole list."""
+    """The items of the list of memories in *reply* (None: there is no whole one), and whether it breaks off inside JSON or thoughts."""
     text = reply.strip().lstrip("\ufeff").strip()
     whole = _load(text)
     if whole is not None:
@@ -103,7 +103,7 @@ def _lines(text: str) -> list[object] | None:
 
 
 def _parts(text: str) -> tuple[list[tuple[str, bool]], bool]:
-    """Stretches of *text* that may be JSON, in order, true where nothing else stands beside it (or in its fence); whether one breaks off."""
+    """Stretches of *text* that may be JSON, in order, true where nothing stands beside it (or in its fence); whether one breaks off."""
     found = [(text, True)]
     found += [(fence.group(1).strip(), True) for fence in _FENCE.finditer(text)]
     start = 0

@@ -1,7 +1,11 @@
 """How many tokens a model takes for a text, estimated without a tokenizer, rather too many than too few.
 
-`search.fitting.estimate_tokens` is the base (its docstring has the measurements); a run of 40 and more letters, digits and signs of base64
+`search.fitting.estimate_tokens` is the base (its docstring has the measurements); a run of 24 and more letters, digits and signs of base64
 without a space is counted at 3 tokens for 4 characters where that is more: nothing in it is a word of any vocabulary.
+
+Measured against o200k_base (of GPT-4o and after), estimate over count: English prose 1.2, Python 1.35, JSON 1.4, base64 and JWTs 1.1, hex
+digits 1.3, UUIDs 1.2, lines of a log 1.1, CSV 1.1, URLs with tokens 1.4, minified JavaScript 1.5, Chinese 1.3, Russian 1.5, Thai and Arabic
+1.3, emoji 1.6. Against the older cl100k_base Chinese is 0.85, Russian 0.8, Thai and Arabic 0.7, the others as before.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ from memline.search.fitting import estimate_tokens
 
 __all__ = ["prefix_within", "tokens_of"]
 
-_BLOB = re.compile(r"[A-Za-z0-9+/=_-]{40,}")
+_BLOB = re.compile(r"[A-Za-z0-9+/=_-]{24,}")
 
 #: Characters that are counted at a time when a text is measured from its start.
 _STEP = 2000

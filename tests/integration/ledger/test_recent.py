@@ -17,9 +17,7 @@ MINUTE = timedelta(minutes=1)
 def seen(parts: Parts, before: Look | None = None) -> Look:
     with parts.ledger.read() as connection:
         counts = read_counters(connection)
-        return look(
-            connection, now=parts.clock.now(), failed=counts["jobs_failed"], cancelled=counts["turns_cancelled"], before=before
-        )
+        return look(connection, now=parts.clock.now(), failed=counts["jobs_failed"], cancelled=counts["turns_cancelled"], before=before)
 
 
 def seconds(parts: Parts, at: Look) -> list[float]:

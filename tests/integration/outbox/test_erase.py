@@ -417,7 +417,7 @@ def test_two_who_erase_one_subject_at_once_are_one_erasure_and_the_later_touches
 #: erasure itself leaves.
 _FREE = {
     "changes", "counters", "erased_numbers", "erased_turns", "erasure_objects", "index_tenants", "leases", "ledger_meta", "lost_turns",
-    "marks", "namespace_options", "subjects", "tombstones",
+    "marks", "namespace_options", "subjects", "tombstones", "usage",
 }  # fmt: skip
 
 

@@ -73,7 +73,9 @@ class PostgresWorld(World):
         return ran.stdout + ran.stderr
 
     def back_up(self) -> None:
-        assert "backed up" in self.script("backup", self.file, url=self.postgres.url(self.database).replace("postgresql:", "postgresql+psycopg:"))
+        assert "backed up" in self.script(
+            "backup", self.file, url=self.postgres.url(self.database).replace("postgresql:", "postgresql+psycopg:")
+        )
         assert "overwrites nothing" in self.script("backup", self.file, exit_code=1)
 
     def restore(self) -> dict[str, Any]:

@@ -105,7 +105,7 @@ def test_samples_whose_time_is_over_count_as_broken(opened: Memory) -> None:
 
 def test_ctrl_c_cleans_up(stack: Stack) -> None:
     before = rows(stack)
-    with closing_process(program_of(stack).start("check", "--json")) as running:
+    with Ended(program_of(stack).start("check", "--json")) as running:
         deadline = time.monotonic() + 60
         while rows(stack)["jobs"] == before["jobs"]:
             assert time.monotonic() < deadline and running.poll() is None
@@ -161,7 +161,7 @@ def test_a_namespace_that_can_not_be_drained_is_named(opened: Memory, monkeypatc
         check_run.clean(memory, memory._house, timeout=0)
 
 
-class closing_process:
+class Ended:
     """Ends a program that is still there when the block ends."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:

@@ -151,11 +151,12 @@ def test_the_model_is_told_what_was_wrong_and_nothing_of_the_turn_again(ledger: 
     run_all(parts)
     assert live(ledger) == ["User likes tea"]
     first, second = asked
-    assert second[:2] == first
-    (correction,) = second[2:]
-    assert "holds no complete JSON" in correction["content"]
-    assert "tea" not in correction["content"]
-    assert "X123" not in correction["content"]
+    assert second[1:] == first[1:]
+    assert second[0]["content"].startswith(first[0]["content"])
+    correction = second[0]["content"].removeprefix(first[0]["content"])
+    assert "holds no complete JSON" in correction
+    assert "tea" not in correction
+    assert "X123" not in correction
 
 
 def test_the_assistant_has_a_budget_and_the_receipt_says_what_was_left_out(ledger: Ledger) -> None:
@@ -199,3 +200,17 @@ def test_a_parse_error_is_never_done_with_nothing(ledger: Ledger, reply: str) ->
     with ledger.read() as connection:
         kept = load_replies(connection, "extract", ["t"])["t"]
     assert [json.loads(body)["reply"] for body in kept] == [reply] * 3
+
+
+def test_a_long_task_is_summarised_in_windows_as_one_memory(ledger: Ledger) -> None:
+    def answer(document: dict[str, Any]) -> str:
+        said = json.dumps(document["messages"])
+        return json.dumps({"memory": "Went on." + "".join(f" Saw {mark}." for mark in MARKS if mark in said)})
+
+    chat = Chat(answer)
+    parts = parts_with(ledger, chat)
+    accept(parts, make_turn(long_text(100_000), id="task", agent="a", memory_type="procedural_memory"))
+    run_all(parts)
+    (text,) = live(ledger)
+    assert len(chat.documents) > 2
+    assert [text.index(mark) for mark in MARKS] == sorted(text.index(mark) for mark in MARKS)

@@ -115,7 +115,7 @@ def test_a_call_longer_than_the_limit_is_handed_back_and_another_worker_goes_on_
             assert receipt.wait(60).status is Status.SEARCHABLE  # long before the lease of 600 s would have run out
         (job,), _, counted = seen(stack)
         assert (job.attempts, counted["leases_expired"]) == (0, 0)
-        assert chats(simulator) == 2  # the one whose answer was lost is repeated, once
+        assert (chats(simulator), counted["repeated_calls"]) == (2, 1)  # the one whose answer was lost is repeated, once, and counted
 
 
 def test_a_second_signal_ends_at_once_and_still_hands_back(
@@ -171,4 +171,4 @@ def test_workers_that_are_replaced_under_load_lose_nothing_and_spend_no_attempt(
         rows, taken, counted = seen(stack)
         assert {row.attempts for row in rows} == {0}
         assert (len(rows), taken, counted["leases_expired"], counted["batches_handed_back"]) == (40, 0, 0, 0)
-        assert chats(simulator) == 40
+        assert (chats(simulator), counted["repeated_calls"]) == (40, 0)

@@ -1,4 +1,4 @@
-"""What people write, and what models answer, changes neither where a memory goes nor what the model is asked (`tests/fixtures/attacks.json`)."""
+"""What people write, and models answer, changes neither where a memory goes nor what a model is asked (`tests/fixtures/attacks.json`)."""
 
 from __future__ import annotations
 
@@ -87,10 +87,12 @@ def test_a_procedure_is_one_document_too(attack: str) -> None:
 
 @pytest.mark.parametrize("attack", MESSAGES)
 def test_an_attack_that_a_model_repeats_is_a_text_and_nothing_else(attack: str) -> None:
-    reply = json.dumps({"memory": [{"text": attack, "attributed_to": attack, "message": attack, "links": [attack, {"id": attack, "relation": attack}]}]})
-    facts = read_facts(reply, everywhere("harmless"))
-    assert all((fact.attributed_to, fact.links, fact.message, fact.role, fact.actor, fact.slot) == ("user", (), None, None, None, None) for fact in facts)
-    assert [share for share in divide_reply(json.dumps({"memory": [{"turn": 0, "text": attack}]}), 2)][1] == '{"memory": []}'
+    links = [attack, {"id": attack, "relation": attack}]
+    reply = json.dumps({"memory": [{"text": attack, "attributed_to": attack, "message": attack, "links": links}]})
+    for fact in read_facts(reply, everywhere("harmless")):
+        assert (fact.attributed_to, fact.links, fact.message) == ("user", (), None)
+        assert (fact.role, fact.actor, fact.slot) == (None, None, None)
+    assert divide_reply(json.dumps({"memory": [{"turn": 0, "text": attack}]}), 2)[1] == '{"memory": []}'
 
 
 @pytest.mark.parametrize("reply", REPLIES)

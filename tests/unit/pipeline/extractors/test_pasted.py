@@ -65,7 +65,9 @@ def test_items_of_lists_are_where_a_memory_may_have_been_pasted() -> None:
     assert pasted_lines(said) == {"user likes tea"}
 
 
-@pytest.mark.parametrize("part", ["<memory>", "<memory></memory>", "Relevant memories:\n", "- a\n", " ", "# ", "\n\n", "Relevant memories:\n- a\n"])
+@pytest.mark.parametrize(
+    "part", ["<memory>", "<memory></memory>", "Relevant memories:\n", "- a\n", " ", "# ", "\n\n", "Relevant memories:\n- a\n"]
+)
 def test_it_takes_linear_time(part: str) -> None:
     began = time.process_time()
     blanked("x" + part * (200_000 // len(part)))

@@ -246,7 +246,8 @@ def test_large_nonsense_is_refused_in_linear_time(part: str) -> None:
 
 
 _TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), min_size=1, max_size=60).filter(str.strip)
-_CHATTER = st.sampled_from(["", "Sure!", "Here is what I found:", "Note: nothing else.", "I used {braces} and [brackets]. ", "\n\n", "“Done.”"])
+_CHATTER = st.sampled_from(["", "Sure!", "Here it is:", "Note: nothing else.", "I used {braces} and [brackets]. ", "\n\n", "“Done.”"])
+_SIGNS = ['"', "{", "}", "[", "]", ",", ":", "\\", "'", "“", "\n", "x", "```", "<think>", "</think>", "\ud83d"]
 
 
 @given(st.lists(_TEXT, min_size=1, max_size=5), st.sampled_from(range(8)), _CHATTER, _CHATTER, st.booleans())
@@ -278,7 +279,7 @@ def test_a_damaged_reply_is_read_or_refused_and_never_nothing(texts: list[str], 
     for _ in range(data.draw(st.integers(1, 3))):
         place = data.draw(st.integers(0, len(reply)))
         kind = data.draw(st.sampled_from(["drop", "put", "swap", "repeat"]))
-        sign = data.draw(st.sampled_from(['"', "{", "}", "[", "]", ",", ":", "\\", "'", "“", "\n", "x", "```", "<think>", "</think>", "\ud83d"]))
+        sign = data.draw(st.sampled_from(_SIGNS))
         if kind == "drop":
             reply = reply[:place] + reply[place + 1 :]
         elif kind == "put":
@@ -289,8 +290,7 @@ def test_a_damaged_reply_is_read_or_refused_and_never_nothing(texts: list[str], 
             reply = reply + reply[place:]
     try:
         facts = read_facts(reply, request)
-    except ReplyUnreadable as error:
-        assert error.reply == reply
-    else:
-        assert facts
-        assert all(fact.text.strip() and not any("\ud800" <= c <= "\udfff" for c in fact.text) for fact in facts)
+    except ReplyUnreadable:
+        return
+    assert facts
+    assert all(fact.text.strip() and not any("\ud800" <= c <= "\udfff" for c in fact.text) for fact in facts)
