@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 PYTEST_ARGS ?=
 STACK_ARGS ?=
 
-.PHONY: help up down stack demo test check services bench bench-search chaos clean
+.PHONY: help up down stack demo test check services bench bench-search bench-extract chaos clean
 
 help:
 	@echo "make demo      run the main job on the embedded default: no key, no server"
@@ -19,6 +19,7 @@ help:
 	@echo "make services  say which Redis and PostgreSQL the tests would use"
 	@echo "make bench     the figures of speed"
 	@echo "make bench-search DATA=…   what search finds in a folder of data, and how long it takes (BENCH_ARGS=… to choose); JSON beside it"
+	@echo "make bench-extract DATA=…   what the extractor keeps of conversations and of pleasantries (BENCH_ARGS=--model for the model set)"
 	@echo "make chaos     every fault at every point, on real servers; the table goes into docs/guarantees.md (more than an hour)"
 	@echo "make clean     remove the environment, the memory of the demo and the stack, builds and caches"
 
@@ -70,6 +71,9 @@ bench: $(VENV)/installed-dev
 # DATA: a folder with locomo/ and beam/; BENCH_ARGS, say: --total 1M, --index weaviate, --embedder local.
 bench-search: $(VENV)/installed-dev
 	@$(BIN)/python -m bench.search_bench $(if $(DATA),"$(DATA)") --json bench-search.json $(BENCH_ARGS)
+
+bench-extract: $(VENV)/installed-dev
+	@$(BIN)/python -m bench.extract_quality $(if $(DATA),"$(DATA)") --json bench-extract.json $(BENCH_ARGS)
 
 chaos: $(VENV)/installed-dev
 	@MEMLINE_CHAOS_FULL=1 $(BIN)/python -m pytest tests/chaos/test_lanes.py tests/chaos/test_bounded_growth.py

@@ -47,6 +47,14 @@ class AsyncReceipt:
         """Why it ended as it did, or why it has no memory."""
         return await self._run(lambda: self._receipt.reason)
 
+    async def notes(self) -> dict[str, int]:
+        """What else there is to tell; see `Receipt.notes`."""
+        return await self._run(lambda: self._receipt.notes)
+
+    async def masked(self) -> dict[str, int]:
+        """What the write policy masked in the turn: {kind: how often}."""
+        return await self._run(lambda: self._receipt.masked)
+
     async def refresh(self) -> ReceiptState:
         """See `Receipt.refresh`."""
         return await self._run(self._receipt.refresh)

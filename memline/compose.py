@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from memline.contracts.clock import Clock, SystemClock
 from memline.contracts.errors import ConfigurationError, EvictingRedis, MemlineError, ServiceUnavailable
 from memline.contracts.ids import IdSource, TimeOrderedIds
-from memline.observing import observe
+from memline.observing import observe, observe_counts
 from memline.producer.policy import read_policy
 from memline.provider_links import build_calls, build_link, tell_of
 from memline.settings import Settings, sqlite_url
@@ -80,7 +80,7 @@ class House:
     ) -> None:
         """*write_policy*: in place of the setting. *claims* False: the ledger is opened although it has another embedder."""
         self.settings = settings
-        observe(settings, role="application")  # a worker has installed its own before
+        observe_counts(settings, role="application")  # a worker has installed its own before
         self.write_policy = read_policy(settings.write_policy if write_policy is None else write_policy)
         self._claims = claims
         self.clock: Clock = clock or SystemClock()
@@ -445,6 +445,7 @@ class House:
         from memline.pipeline.parts import Parts, RetryPolicy
 
         settings = self.settings
+        observe(settings, role="application")  # whose parts these are, runs stages; a command that only looks imports no Sentry
         return Parts(
             ledger=self.ledger,
             index=self.index,

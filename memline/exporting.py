@@ -19,12 +19,13 @@ from memline.contracts.clock import Clock, SystemClock
 from memline.contracts.errors import MemlineError, ServiceUnavailable
 from memline.settings import Settings
 from memline.telemetry.counts_folder import CountsFolder, port_group
+from memline.producer.spool_file import SUFFIX
 from memline.telemetry.exposition import Figures, exposition, figures_of
 
 if TYPE_CHECKING:
     from memline.ledger.session import Ledger
 
-__all__ = ["Exporter", "counted_page", "metrics_folder"]
+__all__ = ["Exporter", "counted", "metrics_folder"]
 
 #: Seconds that the parts may take for one scrape; Prometheus's own deadline is 10.
 DEADLINE = 3.0
@@ -37,13 +38,13 @@ def metrics_folder(settings: Settings) -> Path:
     return settings.metrics_dir or settings.home_folder() / "metrics"
 
 
-def counted_page(settings: Settings, port: int) -> str:
+def counted(settings: Settings, port: int) -> Figures:
     """What the processes of one worker counted: those that are served at *port*."""
-    return exposition(_counted(settings, port_group(port)))
+    return _counted(settings, port_group(port))
 
 
 class Exporter:
-    """Reads all parts for each `page`. *everything*: also what workers count that have a port of their own."""
+    """Reads all parts at each scrape. *everything*: also what workers count that have a port of their own."""
 
     def __init__(self, settings: Settings, clock: Clock | None = None, *, everything: bool = False, deadline: float = DEADLINE) -> None:
         self._settings = settings
@@ -56,17 +57,21 @@ class Exporter:
             self._parts["redis"] = _Part("redis", _RedisReader(settings))
 
     def page(self) -> str:
-        """The page, in Prometheus's text format."""
+        """All of them, in Prometheus's text format. Raises MissingPackage."""
+        return exposition(self.figures())
+
+    def figures(self) -> Figures:
+        """All of them, as they are now."""
         until = time.monotonic() + self._deadline
-        asked = [(name, part, part.ask()) for name, part in self._parts.items()]
+        asked = [(name, part.ask()) for name, part in self._parts.items()]
         figures = _counted(self._settings, self._group)
         figures.put(metrics.SPOOL_BYTES, (), float(_spooled(self._settings.home_folder() / "spool")))
-        for name, part, ready in asked:
-            found = part.answer(ready, max(0.0, until - time.monotonic()))
+        for name, reading in asked:
+            found = reading.answer(until)
             figures.put(metrics.UP, (name,), 0.0 if found is None else 1.0)
             if found is not None:
                 figures.take(found)
-        return exposition(figures)
+        return figures
 
     def close(self) -> None:
         """Closes its connections; a later page opens new ones."""
@@ -94,52 +99,59 @@ def _filled(settings: Settings) -> Mapping[str, Sequence[str]]:
 
 def _spooled(folder: Path) -> int:
     total = 0
-    for path in folder.rglob("*") if folder.is_dir() else ():
+    for path in folder.glob(f"*{SUFFIX}"):  # what was set aside beside them is no turn
         try:
-            total += path.stat().st_size if path.is_file() else 0
+            total += path.stat().st_size
         except FileNotFoundError:
             continue  # sent since
     return total
 
 
 class _Part:
-    """One part, read on a thread that may hang without holding up a scrape; while it does, no other is begun."""
+    """One part, read on a thread that may hang without holding up a scrape. While one reads, whoever asks waits for the same answer."""
 
     def __init__(self, name: str, read: Callable[[], Figures]) -> None:
         self.name = name
         self._read = read
         self._lock = threading.Lock()
-        self._running: threading.Thread | None = None
-        self._answer: Figures | None = None
+        self._reading: _Reading | None = None
         self._failed = ""
 
-    def ask(self) -> threading.Thread | None:
-        """Begins to read; None where the reading before this one still hangs."""
+    def ask(self) -> _Reading:
+        """Begins to read, but for where somebody began and has no answer yet."""
         with self._lock:
-            if self._running is not None and self._running.is_alive():
-                return None
-            self._answer = None
-            self._running = threading.Thread(target=self._run, name=f"memline-metrics-{self.name}", daemon=True)
-            self._running.start()
-            return self._running
+            if self._reading is None or not self._reading.is_alive():
+                self._reading = _Reading(f"memline-metrics-{self.name}", self._run)
+                self._reading.start()
+            return self._reading
 
-    def answer(self, reading: threading.Thread | None, seconds: float) -> Figures | None:
-        """What was read within *seconds*; None where nothing was."""
-        if reading is None:
-            return None
-        reading.join(seconds)
-        return None if reading.is_alive() else self._answer
-
-    def _run(self) -> None:
+    def _run(self) -> Figures | None:
         try:
-            self._answer = self._read()
+            found = self._read()
             self._failed = ""
+            return found
         except Exception as error:  # noqa: BLE001
             # it is shown by memline_up, and told once; MemlineErrors are free of content, of others the class is told
             told = str(error) if isinstance(error, MemlineError) else type(error).__name__
             if told != self._failed:
                 self._failed = told
                 _log.warning("metrics: the %s can't be read: %s", self.name, told)
+            return None
+
+
+class _Reading(threading.Thread):
+    def __init__(self, name: str, read: Callable[[], Figures | None]) -> None:
+        super().__init__(name=name, daemon=True)
+        self._read = read
+        self._found: Figures | None = None
+
+    def run(self) -> None:
+        self._found = self._read()
+
+    def answer(self, until: float) -> Figures | None:
+        """What was read, at *until* (monotonic seconds) at the latest; None where nothing was."""
+        self.join(max(0.0, until - time.monotonic()))
+        return self._found
 
 
 class _LedgerReader:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from memline.contracts.errors import MemlineError
@@ -12,7 +13,7 @@ from memline.contracts.errors import MemlineError
 if TYPE_CHECKING:
     from memline.compose import House
 
-__all__ = ["Lifetime"]
+__all__ = ["Lifetime", "at_last"]
 
 
 class Lifetime:
@@ -31,6 +32,9 @@ class Lifetime:
             self.house.close(self.house.settings.exit_drain)
 
 
+#: What is called at exit when all houses are closed.
+_last: list[Callable[[], None]] = []
+
 #: Held until they are closed: a Memory that nobody holds any more may still have turns to finish at exit.
 _open_houses: set[Lifetime] = set()
 
@@ -43,6 +47,13 @@ def _close_all() -> None:
         except MemlineError as error:
             # The interpreter is ending: what was accepted is safe, and this is the last chance to say what did not close.
             sys.stderr.write(f"memline: closing failed: {error}\n")
+    for call in _last:
+        call()
+
+
+def at_last(call: Callable[[], None]) -> None:
+    """Has *call*, which raises nothing, called at exit after the last house is closed: it hears of what they did on their way."""
+    _last.append(call)
 
 
 def _after_fork() -> None:

@@ -9,6 +9,7 @@ from memline.compose import House
 from memline.contracts.errors import Closed, InvalidInput, NotSupportedYet
 from memline.contracts.scope import check_namespace
 from memline.lifetime import Lifetime
+from memline.observing import observe
 from memline.settings import Settings, load_settings
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ class Memory(Writes, Reads):
             raise InvalidInput(f"settings must be a memline.Settings, not {type(settings).__name__}.")
         loaded = settings or load_settings()
         self.namespace = check_namespace(loaded.namespace if namespace is None else namespace)
+        observe(loaded, role="application")
         self._house = House(
             loaded,
             embedder=embedder,

@@ -30,7 +30,7 @@ def build_calls(settings: Settings, ids: IdSource) -> Calls:
 
 
 def build_link(settings: Settings, calls: Calls, model: str, call: str, *, timeout: float | None = None) -> Link:
-    """The way to *model* for one kind of call. *timeout*: somebody waits for the answer, for so long: one try, which no limit holds back."""
+    """The way to *model* for one kind of call. *timeout*: somebody waits for the answer, so long: one try, which no limit holds back."""
     from memline.language.calls import CallTimes, Link
     from memline.language.limits import Rates
     from memline.language.providers import host_of

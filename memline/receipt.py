@@ -32,6 +32,7 @@ class Receipt:
     def __init__(self, seen: ReceiptState, look: Callable[[str], ReceiptState]) -> None:
         self.id = seen.id
         self.seen = seen
+        self._masked = seen.masked  # only the hand-over and the ledger know it, not the stream between them
         self._look = look
 
     @property
@@ -56,6 +57,11 @@ class Receipt:
     def reason(self) -> str | None:
         """Why it ended as it did, or why it has no memory."""
         return self.refresh().reason
+
+    @property
+    def masked(self) -> dict[str, int]:
+        """What the write policy masked in the turn: {kind: how often}."""
+        return dict(self.refresh().masked or self._masked)
 
     def refresh(self) -> ReceiptState:
         """Looks where the turn is."""

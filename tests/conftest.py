@@ -31,6 +31,8 @@ def pytest_configure() -> None:
     """A shell that starts the tests in the background has them ignore Ctrl-C, and so would every program that a test interrupts."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if Path(".env").exists():  # memline's processes read it where they start, and a test must not meet a real key or server
+        raise pytest.UsageError("A .env lies in this folder (`make up` and `make stack` write one): move it away while the tests run.")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

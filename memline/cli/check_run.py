@@ -114,19 +114,35 @@ def clean(memory: Memory, house: House, *, timeout: float) -> int:
     deadline = time.monotonic() + timeout
     memory.reset(confirm=namespace)
     while True:
+        # a turn only moves from spool to stream to ledger, so looking in this order misses none
+        coming = _coming(house, namespace)
         with house.ledger.read() as connection:
             jobs, objects = pending_work(connection, namespace)
-        if not jobs and not objects:
+        if not coming and not jobs and not objects:
             break
         if not house.uses_redis:
             house.engine.wake()
         if time.monotonic() >= deadline:
             raise WaitTimeout(
-                f"After {timeout:g} s {jobs} turns and {objects} objects of the namespace {namespace} are still on their way."
+                f"After {timeout:g} s {coming + jobs} turns and {objects} objects of the namespace {namespace} are still on their way."
             )
         time.sleep(_LOOK)
     with house.ledger.write() as tx:
         return forget_namespace(tx, namespace, _scopes(namespace))
+
+
+def _coming(house: House, namespace: str) -> int:
+    """Turns of the namespace that the ledger has not seen yet: after the namespace is forgotten, they would come as new ones."""
+    if not house.uses_redis:
+        return 0
+    from memline.contracts.erasing import Sought
+    from memline.contracts.scope import Subject
+    from memline.producer.erase_spool import SpoolEraser
+    from memline.producer.erase_stream import StreamEraser
+
+    sought = Sought(Subject(namespace, "namespace", namespace).key, namespace, "namespace")
+    spool = SpoolEraser(house.settings.home_folder() / "spool")
+    return spool.count(sought) + StreamEraser(house.stream).count(sought)
 
 
 def _scopes(namespace: str) -> Sequence[Scope]:

@@ -120,8 +120,6 @@ def _show(document: dict[str, Any]) -> None:
     screen().print(table)
     total = document["total"]
     if total["unpriced_calls"]:
-        note(
-            f"{total['unpriced_calls']:,} calls were to models without a price: their money is not counted. Set MEMLINE_PRICES."
-        )
+        note(f"{total['unpriced_calls']:,} calls were to models without a price: their money is not counted. Set MEMLINE_PRICES.")
     if total["repeated"]:
         note(f"{total['repeated']:,} calls were made again, as their answer was lost.")

@@ -39,6 +39,9 @@ def flower(
     password = settings.flower_password.get_secret_value() if settings.flower_password else _drawn(settings.flower_user)
     if ":" in settings.flower_user:
         raise ConfigurationError("MEMLINE_FLOWER_USER must not hold a colon: it ends the name in basic authentication.")
+    from memline.observing import log_lines
+
+    log_lines(settings)
     served = _flower(settings)
     options = served.options
     options.port, options.address, options.url_prefix = port, address, url_prefix

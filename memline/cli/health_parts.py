@@ -144,7 +144,10 @@ def _embedder(settings: Settings, stored: tuple[str, int] | None) -> Finding:
     """Whether the settings name the embedder that made the ledger's vectors; it is not loaded, and asked nothing."""
     from memline.compose import House
 
-    found = House(settings).embedder
+    try:
+        found = House(settings).embedder
+    except MemlineError as error:
+        return Finding("embedder", State.BAD, str(error))
     model, dimension = found.model, found.dimension
     if stored is not None and stored != (model, dimension):
         detail = f"the settings name {model} ({dimension} dimensions), the ledger's vectors were made by {stored[0]} ({stored[1]})"

@@ -30,8 +30,10 @@ def metrics(
         with closing(Exporter(settings, everything=True)) as exporter:
             sys.stdout.write(exporter.page())
         return
+    from memline.observing import log_lines
     from memline.telemetry.metrics_server import MetricsServer
 
-    with closing(Exporter(settings)) as exporter, closing(MetricsServer(exporter.page, host=host, port=serve)) as server:
+    log_lines(settings)
+    with closing(Exporter(settings)) as exporter, closing(MetricsServer(exporter.figures, host=host, port=serve)) as server:
         note(f"metrics: http://{host}:{server.port}/metrics")
         server.wait()

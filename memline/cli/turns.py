@@ -77,6 +77,14 @@ def receipt(
         _show(memory.receipt(turn_id).seen, as_json)
 
 
+#: How notes of a receipt (`ReceiptState.notes`) are told.
+_NOTES = {
+    "windows": "The turn is long: it was read in {} windows.",
+    "left_out": "{} facts of the assistant were left out: a turn keeps only so many.",
+    "pasted": "{} facts only repeated memories that had been pasted into the turn.",
+}
+
+
 def receipt_document(state: ReceiptState) -> dict[str, Any]:
     """A receipt as JSON."""
     return {
@@ -88,6 +96,7 @@ def receipt_document(state: ReceiptState) -> dict[str, Any]:
         "stage": state.stage,
         "finished": state.finished,
         "masked": dict(state.masked),
+        "notes": dict(state.notes),
     }
 
 
@@ -102,11 +111,14 @@ def _show(state: ReceiptState, as_json: bool) -> None:
     if state.masked:
         told = ", ".join(f"{number} × {kind.replace('_', ' ')}" for kind, number in state.masked.items())
         console.print(text(f"The write policy masked {told}.", "dim"))
+    for name, number in state.notes.items():
+        console.print(text(_NOTES.get(name, f"{name}: {{}}").format(number), "dim"))
     if state.reason:
         console.print(text(state.reason, "yellow"))
     if state.results:
         table = fresh_table(("event", {"no_wrap": True}), ("memory", {"ratio": 1}))
         for result in state.results:
             shown = text("(deleted since)", "dim") if result["memory"] is None else text(result["memory"])
-            table.add_row(text(result["event"]), Text.assemble(shown, "\n", text(result["id"], "dim")))
+            close = [text(f"\nclose to {near['id']} ({near['similarity']:.2f})", "dim") for near in result.get("near", ())]
+            table.add_row(text(result["event"]), Text.assemble(shown, "\n", text(result["id"], "dim"), *close))
         console.print(table)

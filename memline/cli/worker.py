@@ -80,10 +80,10 @@ def _served(settings: Settings) -> Iterator[None]:
     if (port := settings.metrics_port) is None:
         yield
         return
-    from memline.exporting import counted_page
+    from memline.exporting import counted
     from memline.telemetry.metrics_server import MetricsServer
 
-    server = MetricsServer(lambda: counted_page(settings, port), host=settings.metrics_host, port=port)
+    server = MetricsServer(lambda: counted(settings, port), host=settings.metrics_host, port=port)
     _say(settings, f"metrics: http://{settings.metrics_host}:{port}/metrics")
     try:
         yield

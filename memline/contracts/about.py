@@ -6,17 +6,22 @@ A log line, an error report and a trace read it from here. An exception that lea
 
 from __future__ import annotations
 
+import os
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from pathlib import Path
 
-__all__ = ["FIELDS", "Value", "about", "about_of", "at_hand", "line_of", "told"]
+__all__ = ["FIELDS", "Value", "about", "about_of", "at_hand", "is_ours", "line_of", "told"]
 
 Value = str | int | float | bool
 
 #: The attribute of a log record that holds what `told` was given, and of an exception that holds what was at hand.
 FIELDS = "memline_about"
+
+#: Where memline's modules lie. Not any folder of that name: an environment in /srv/memline holds everybody's.
+_HOUSE = str(Path(__file__).absolute().parents[1]) + os.sep
 
 _NOTHING: Mapping[str, Value] = {}
 _at_hand: ContextVar[Mapping[str, Value]] = ContextVar("memline_about", default=_NOTHING)
@@ -48,13 +53,18 @@ def about_of(error: BaseException | None) -> Mapping[str, Value]:
     return found if isinstance(found, dict) else _NOTHING
 
 
+def is_ours(filename: str) -> bool:
+    """Whether a source file is one of memline's."""
+    return filename.startswith(_HOUSE)
+
+
 def line_of(error: BaseException) -> str | None:
     """`file:line in function` where *error* was raised: of the innermost frame of memline's, or else of the innermost one.
 
     No line of code, no value: those may hold a text.
     """
     frames = traceback.extract_tb(error.__traceback__, limit=-50) if error.__traceback__ is not None else traceback.StackSummary()
-    ours = [frame for frame in frames if "/memline/" in frame.filename] or list(frames)
+    ours = [frame for frame in frames if is_ours(frame.filename)] or list(frames)
     return f"{'/'.join(ours[-1].filename.split('/')[-3:])}:{ours[-1].lineno} in {ours[-1].name}" if ours else None
 
 

@@ -189,7 +189,7 @@ LANES = Gauge(
 )
 JOBS_UNFINISHED = Gauge("memline_jobs_unfinished", "Jobs that have not come to their end, by the stage they are at.", {"stage": STAGES})
 JOBS_HELD = Gauge("memline_jobs_held", "Jobs that wait for an earlier turn of their producer, at most MEMLINE_ORDER_WAIT.")
-JOBS_FAILED = Gauge("memline_jobs_failed", "Jobs that are failed now, and can be looked at and replayed.")
+JOBS_FAILED = Gauge("memline_failed_jobs", "Jobs that are failed now, and can be looked at and replayed.")
 OLDEST_TURN = Gauge("memline_oldest_turn_seconds", "Seconds since the hand-over of the oldest turn without a commit; 0: there is none.")
 OUTBOX_ROWS = Gauge(
     "memline_outbox_rows",

@@ -32,8 +32,10 @@ class Tracer(Protocol):
         """A span around a block, which is the current one inside."""
         ...
 
-    def each(self, name: str, traced: Mapping[str, Traced], attributes: Mapping[str, Value]) -> AbstractContextManager[Mapping[str, str]]:
-        """A span a key of *traced*, all around one block; the `traceparent` of each. A single one is the current one inside."""
+    def each(
+        self, name: str, traced: Mapping[str, Traced], attributes: Mapping[str, Value], *, alone: bool
+    ) -> AbstractContextManager[Mapping[str, str]]:
+        """A span a key of *traced*, all around one block; the `traceparent` of each. *alone*: the only one is the current one inside."""
         ...
 
     def note(self, attributes: Mapping[str, Value]) -> None:
@@ -91,13 +93,14 @@ def each(name: str, parents: Mapping[str, str | None], *, key: str = "job", **at
     """A span for each of several things (key -> `traceparent`, None: not traced) around one block that does them together.
 
     `span_of(key, …)` inside the block, also in a thread with a copy of its context, makes a child of a thing's span. What *key* names
-    is an attribute of a thing's span, and their number is `batch_size`.
+    is an attribute of a thing's span, and their number is `batch_size`. A thing that is done alone has its span as the current one; of
+    several none has, or what is done for the others would be in its trace.
     """
     traced = {} if _tracer is None else {thing: Traced(parent, {key: thing}) for thing, parent in parents.items() if parent is not None}
     if _tracer is None or not traced:
         yield
         return
-    with _tracer.each(name, traced, {"batch_size": len(parents), **attributes}) as inside:
+    with _tracer.each(name, traced, {"batch_size": len(parents), **attributes}, alone=len(parents) == 1) as inside:
         token = _inside.set(inside)
         try:
             yield

@@ -46,7 +46,11 @@ def make_client(api_key: str, base_url: str | None, timeout: float) -> openai.Op
         import openai
     except ImportError as error:
         raise MissingPackage("This setting needs the package openai: install memline[openai].") from error
-    return openai.OpenAI(api_key=api_key or "none", base_url=base_url, timeout=timeout, max_retries=0)
+    client = openai.OpenAI(api_key=api_key or "none", base_url=base_url, timeout=timeout, max_retries=0)
+    # openai imports these when they are first asked for: by one thread, here. Several at a time meet modules that are half made, and the
+    # AttributeError costs a batch its calls.
+    _ = client.chat.completions, client.embeddings
+    return client
 
 
 def host_of(base_url: str | None) -> str:

@@ -15,10 +15,10 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from memline.ledger.counters import count
-from memline.ledger.results import keep_replies
-from memline.ledger.schema import stage_results
+from memline.ledger.results import keep_replies, open_jobs
+from memline.ledger.schema import jobs, stage_results
 
-__all__ = ["Outages", "answered_calls", "begin_calls", "drop_calls", "note_outage"]
+__all__ = ["Outages", "begin_calls", "drop_calls", "note_outage"]
 
 _UNDER_WAY, _OUTAGE = "call:", "outage:"
 
@@ -33,21 +33,19 @@ class Outages:
 
 def begin_calls(tx: Connection, call: str, job_ids: Sequence[str], *, now: datetime) -> int:
     """Notes that a *call* of these jobs is about to be made; how many of them made one before whose answer was lost (counted)."""
-    repeated = len(_noted(tx, _UNDER_WAY + call, job_ids))
-    keep_replies(tx, _UNDER_WAY + call, {job_id: (0, "") for job_id in job_ids}, now=now)
+    stage = _UNDER_WAY + call
+    found = tx.execute(_NOTED, {"ids": list(job_ids), "stage": stage}).all()
+    rows = [{"job_id": row.id, "stage": stage, "ask": 0, "body": "", "stored_at": now} for row in found if not row.noted]
+    if rows:
+        tx.execute(_NOTE, rows)
+    repeated = sum(1 for row in found if row.noted)
     count(tx, "repeated_calls", repeated)
     return repeated
 
 
-def drop_calls(tx: Connection, call: str, job_ids: Sequence[str]) -> None:
-    """The calls have ended without an answer that could be lost."""
-    _drop(tx, _UNDER_WAY + call, job_ids)
-
-
-def answered_calls(tx: Connection, call: str, job_ids: Sequence[str]) -> None:
-    """`drop_calls`, and the outages that they met before are forgotten: the answers are stored."""
-    _drop(tx, _UNDER_WAY + call, job_ids)
-    _drop(tx, _OUTAGE + call, job_ids)
+def drop_calls(tx: Connection, call: str, job_ids: Sequence[str], *, answered: bool = False) -> None:
+    """The calls have ended without an answer that could be lost. *answered*: the answers are stored, and earlier outages forgotten."""
+    _drop(tx, [_UNDER_WAY + call, *([_OUTAGE + call] if answered else [])], job_ids)
 
 
 def note_outage(tx: Connection, call: str, job_id: str, *, now: datetime) -> Outages | None:
@@ -58,15 +56,21 @@ def note_outage(tx: Connection, call: str, job_id: str, *, now: datetime) -> Out
     )
     row = tx.execute(query).one_or_none()
     before = None if row is None else Outages(int(row.body), row.stored_at)
-    _drop(tx, stage, [job_id])
+    _drop(tx, [stage], [job_id])
     keep_replies(tx, stage, {job_id: (0, str(1 if before is None else before.number + 1))}, now=now)
     return before
 
 
-def _noted(connection: Connection, stage: str, job_ids: Sequence[str]) -> Sequence[str]:
-    table = stage_results.c
-    return connection.execute(sa.select(table.job_id).where(table.stage == stage, table.job_id.in_(list(job_ids)))).scalars().all()
+def _drop(tx: Connection, stages: Sequence[str], job_ids: Sequence[str]) -> None:
+    if job_ids:
+        tx.execute(_DROP, {"stages": list(stages), "ids": list(job_ids)})
 
 
-def _drop(tx: Connection, stage: str, job_ids: Sequence[str]) -> None:
-    tx.execute(sa.delete(stage_results).where(stage_results.c.stage == stage, stage_results.c.job_id.in_(list(job_ids))))
+# built once: these run for every call
+_NOTED = open_jobs(
+    jobs.c.id, sa.exists().where(stage_results.c.job_id == jobs.c.id, stage_results.c.stage == sa.bindparam("stage")).label("noted")
+)
+_NOTE = sa.insert(stage_results)
+_DROP = sa.delete(stage_results).where(
+    stage_results.c.stage.in_(sa.bindparam("stages", expanding=True)), stage_results.c.job_id.in_(sa.bindparam("ids", expanding=True))
+)

@@ -93,7 +93,7 @@ def _ready_units(tx: Connection, *, now: datetime, limits: ClaimLimits, paid: bo
     head = sa.select(sa.func.min(other.c.position)).where(open_ahead).correlate(lanes).scalar_subquery()
     together = paid and limits.paid_unit > 1
     rows = tx.execute(
-        sa.select(*_of_unit(together), jobs.c.no, jobs.c.id, jobs.c.lane, jobs.c.stage, jobs.c.alone, jobs.c.infer, jobs.c.next_at)
+        sa.select(*_of_unit(together, jobs.c.position < head + limits.paid_unit), jobs.c.no, jobs.c.id, jobs.c.lane, jobs.c.stage, jobs.c.alone, jobs.c.infer, jobs.c.next_at)
         .join(lanes, lanes.c.key == jobs.c.lane)
         .where(
             jobs.c.lane.in_(list(order)),
@@ -130,14 +130,19 @@ def _unit(waiting: _Unit, *, now: datetime, limits: ClaimLimits, paid: bool) -> 
     return unit
 
 
-def _of_unit(together: bool) -> list[sa.ColumnElement[Any]]:
-    """What decides whether a turn may be asked in one call with others: the size of its messages, and that nothing sets it apart."""
+def _of_unit(together: bool, near: sa.ColumnElement[bool]) -> list[sa.ColumnElement[Any]]:
+    """What decides whether a turn may be asked in one call with others: the size of its messages, and that nothing sets it apart.
+
+    Messages may be long, so they are looked at only where they decide anything: of turns to extract that are *near* enough to the head.
+    """
     if not together:
         return [sa.literal(0).label("size"), sa.true().label("joins")]
     said = sa.cast(jobs.c.messages, sa.Text)
     own_prompt = sa.func.coalesce(jobs.c.prompt_source, "") == "call"
     joins = sa.and_(jobs.c.infer, jobs.c.memory_type.is_(None), sa.not_(own_prompt), sa.not_(said.contains('"images":')))
-    return [sa.func.coalesce(sa.func.length(said), 0).label("size"), joins.label("joins")]
+    decides = sa.and_(near, jobs.c.infer, jobs.c.stage == Stage.EXTRACT.value)
+    size = sa.case((decides, sa.func.coalesce(sa.func.length(said), 0)), else_=0)
+    return [size.label("size"), sa.case((decides, joins), else_=sa.false()).label("joins")]
 
 
 def _waits(row: _Row, now: datetime) -> bool:

@@ -25,6 +25,7 @@ COUNTERS = {
     "turns_cancelled": "turns that ended cancelled: their subject was erased, or their scope deleted or reset, before their commit",
     "subjects_erased": "erasures that were finished, and tombstones that were replayed",
     "links_dropped": "links of the model to memories that it was not shown",
+    "near_unseen": "turns whose near-duplicates were not looked for, since the index did not answer",
     "pasted_dropped": "facts that only repeated memories which the application had pasted into the turn",
     "assistant_left_out": "facts of the assistant beyond what one turn may have",
     "units_apart": "calls for several turns whose reply could not be divided, or was refused; their turns were asked one by one",

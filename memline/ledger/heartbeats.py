@@ -17,7 +17,7 @@ from sqlalchemy.engine import Connection
 from memline.ledger.schema_running import heartbeats
 from memline.ledger.session import insert
 
-__all__ = ["FORGET", "GRACE", "MISSED", "STAGE_LOOP", "Beat", "Process", "beat", "forget_old", "leave", "read_beats"]
+__all__ = ["FAILING", "FORGET", "GRACE", "MISSED", "STAGE_LOOP", "Beat", "Process", "beat", "forget_old", "leave", "read_beats"]
 
 #: So many beats that do not come make a process dead.
 MISSED = 3
@@ -32,7 +32,7 @@ FORGET = timedelta(minutes=15)
 STAGE_LOOP = "stage."
 
 #: So many rounds in a row have to raise before a loop counts as failing: one may meet a moment.
-_FAILING = 3
+FAILING = 3
 
 _LONGEST_REASON = 300
 
@@ -78,7 +78,7 @@ class Beat:
     @property
     def is_failing(self) -> bool:
         """Its rounds raise, one after the other, or it waits for something outside."""
-        return self.failures >= _FAILING or (self.failures > 0 and (self.good_at is None or self.round_by is None))
+        return self.failures >= FAILING or (self.failures > 0 and (self.good_at is None or self.round_by is None))
 
     def works(self, now: datetime) -> bool:
         """It is alive, its rounds end, and they end well; one that has yet to end its first round does not work yet."""

@@ -14,7 +14,7 @@ from memline.contracts.receipt import Status
 from memline.ledger.schema import jobs, stage_results
 from memline.ledger.session import insert
 
-__all__ = ["FACTS", "NOTES", "keep_replies", "keep_results", "load_replies", "load_results", "store_replies", "store_results"]
+__all__ = ["FACTS", "NOTES", "keep_replies", "keep_results", "load_replies", "load_results", "open_jobs", "store_replies", "store_results"]
 
 #: Name of the results that hold a job's facts, in the order of its outcome.
 FACTS = "facts"
@@ -25,9 +25,16 @@ NOTES = "notes"
 
 def keep_replies(tx: Connection, stage: str, replies: Mapping[str, tuple[int, str]], *, now: datetime) -> None:
     """`store_replies` for who holds no lock on the jobs: a job that was cancelled meanwhile keeps nothing of what was said."""
-    open_jobs = sa.select(jobs.c.id).where(jobs.c.id.in_(list(replies)), jobs.c.state != Status.CANCELLED.value)
-    there = set(tx.execute(open_jobs.order_by(jobs.c.no).with_for_update(read=True)).scalars())
+    there = set(tx.execute(_THERE, {"ids": list(replies)}).scalars())
     store_replies(tx, stage, {job_id: reply for job_id, reply in replies.items() if job_id in there}, now=now)
+
+
+def open_jobs(*columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
+    """A query of *columns* over the jobs of the parameter `ids` that were not cancelled; it keeps them from being erased until the
+    transaction ends.
+    """
+    mine = jobs.c.id.in_(sa.bindparam("ids", expanding=True))
+    return sa.select(*columns).where(mine, jobs.c.state != Status.CANCELLED.value).order_by(jobs.c.no).with_for_update(read=True)
 
 
 def store_replies(tx: Connection, stage: str, replies: Mapping[str, tuple[int, str]], *, now: datetime) -> None:
@@ -60,3 +67,6 @@ def keep_results(tx: Connection, stage: str, results: Mapping[str, Any], *, now:
 def load_results(connection: Connection, stage: str, job_ids: Sequence[str]) -> dict[str, Any]:
     """What `store_results` kept."""
     return {job_id: json.loads(bodies[0]) for job_id, bodies in load_replies(connection, stage, job_ids).items()}
+
+
+_THERE = open_jobs(jobs.c.id)

@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date, datetime
+from functools import cache
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Connection
 
 from memline.contracts.errors import InvalidInput
-from memline.ledger.results import keep_replies
-from memline.ledger.schema import stage_results, usage
-from memline.ledger.session import insert
+from memline.ledger.results import open_jobs
+from memline.ledger.schema import jobs, stage_results, usage
 
-__all__ = ["GROUPS", "Used", "add_usage", "answered_since", "keep_usage_of_job", "usage_by", "usage_of_job"]
+__all__ = ["GROUPS", "Used", "add_usage", "answered_since", "keep_usage_of_jobs", "usage_by", "usage_of_job"]
 
 #: What `usage_by` groups by.
 GROUPS = ("namespace", "day", "model", "call")
 
 _SUMS = ("calls", "repeated", "tokens_in", "tokens_cached", "tokens_out", "nanodollars", "unpriced")
-#: Before the kind of a call: the name under which a job's own usage lies among its results.
-_OF_JOB = "usage:"
+#: The name under which a job's own usage lies among its results.
+_OF_JOB = "usage"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +47,9 @@ class Used:
 
 def add_usage(tx: Connection, found: Sequence[Used], *, now: datetime) -> None:
     """Adds to the rows of the day of *now*. To be called last in a transaction: many write the same rows."""
-    for used in sorted(found, key=lambda each: (each.namespace, each.call, each.model)):
-        statement = insert(tx, usage).values(day=now.date(), last_at=now, **asdict(used))
-        sums = {name: usage.c[name] + statement.excluded[name] for name in _SUMS}
-        tx.execute(
-            statement.on_conflict_do_update(
-                index_elements=["day", "namespace", "call", "model"], set_={**sums, "last_at": statement.excluded.last_at}
-            )
-        )
+    ordered = sorted(found, key=lambda each: (each.namespace, each.call, each.model))
+    if ordered:
+        tx.execute(_adding(tx.dialect.name), [{"day": now.date(), "last_at": now, **_columns(used)} for used in ordered])
 
 
 def answered_since(connection: Connection, call: str, since: datetime) -> bool:
@@ -62,21 +58,25 @@ def answered_since(connection: Connection, call: str, since: datetime) -> bool:
     return connection.execute(query.limit(1)).one_or_none() is not None
 
 
-def keep_usage_of_job(tx: Connection, job_id: str, used: Sequence[Used], *, now: datetime) -> None:
-    """Keeps what a job's own calls used, each beside the earlier ones; it goes with the job's replies."""
-    for each in used:
-        stage = _OF_JOB + each.call
-        rows = sa.select(sa.func.count()).select_from(stage_results).where(stage_results.c.job_id == job_id, stage_results.c.stage == stage)
-        body = json.dumps(asdict(each), ensure_ascii=False)
-        keep_replies(tx, stage, {job_id: (tx.execute(rows).scalar_one(), body)}, now=now)
+def keep_usage_of_jobs(tx: Connection, used: Mapping[str, Sequence[Used]], *, now: datetime) -> None:
+    """Keeps what calls of jobs used (by job id), beside the earlier ones; it goes with their replies. A cancelled job keeps none."""
+    ids = [job_id for job_id, some in used.items() if some]
+    if not ids:
+        return
+    rows = []
+    for job_id, number in tx.execute(_EARLIER, {"ids": ids}):
+        body = json.dumps([_columns(each) for each in used[job_id]], ensure_ascii=False)
+        rows.append({"job_id": job_id, "stage": _OF_JOB, "ask": number, "body": body, "stored_at": now})
+    if rows:
+        tx.execute(sa.insert(stage_results), rows)
 
 
 def usage_of_job(connection: Connection, job_id: str) -> list[dict[str, Any]]:
     """What the calls of a job used, by kind and model; empty where it made none, or where they are no longer kept."""
-    query = sa.select(stage_results.c.body).where(stage_results.c.job_id == job_id, stage_results.c.stage.startswith(_OF_JOB))
+    query = sa.select(stage_results.c.body).where(stage_results.c.job_id == job_id, stage_results.c.stage == _OF_JOB)
     sums: dict[tuple[str, str], dict[str, Any]] = {}
-    for body in connection.execute(query.order_by(stage_results.c.stage, stage_results.c.ask)).scalars():
-        raw = json.loads(body)
+    bodies = connection.execute(query.order_by(stage_results.c.ask)).scalars()
+    for raw in (each for body in bodies for each in json.loads(body)):
         row = sums.setdefault((raw["call"], raw["model"]), {"call": raw["call"], "model": raw["model"], **dict.fromkeys(_SUMS, 0)})
         for name in _SUMS:
             row[name] += raw[name]
@@ -95,3 +95,23 @@ def usage_by(connection: Connection, by: Sequence[str], *, since: date | None = 
         query = query.where(usage.c.namespace == namespace)
     rows = connection.execute(query.order_by(*columns)).mappings()
     return [{name: int(value) if name in _SUMS else value for name, value in row.items()} for row in rows]
+
+
+def _columns(used: Used) -> dict[str, Any]:
+    return {name: getattr(used, name) for name in ("namespace", "call", "model", *_SUMS)}
+
+
+# built once: these run for every call
+_EARLIER = open_jobs(
+    jobs.c.id,
+    sa.select(sa.func.count()).where(stage_results.c.job_id == jobs.c.id, stage_results.c.stage == _OF_JOB).scalar_subquery().label("n"),
+)
+
+
+@cache
+def _adding(dialect: str) -> Any:
+    statement = (postgresql if dialect == "postgresql" else sqlite).insert(usage)
+    sums = {name: usage.c[name] + statement.excluded[name] for name in _SUMS}
+    return statement.on_conflict_do_update(
+        index_elements=["day", "namespace", "call", "model"], set_={**sums, "last_at": statement.excluded.last_at}
+    )

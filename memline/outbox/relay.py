@@ -193,7 +193,8 @@ class Relay:
         shown = mark_searchable(tx, gone, now=now)
         when_committed(tx, lambda: metrics.RELAY_ROWS.add(len(taken), answer="taken"))
         when_committed(tx, lambda: metrics.RELAY_ROWS.add(len(refused), answer="refused"))
-        _log.info("shown", extra=told(objects=len(taken), refused=len(refused), job=_single(shown), jobs=len(shown)))
+        line = told(objects=len(taken), refused=len(refused), job=_single(shown), jobs=len(shown))
+        when_committed(tx, lambda: _log.info("shown", extra=line))
 
 
 def _anything_due(connection: Connection, clock: Clock) -> bool:

@@ -5,7 +5,7 @@ What is decided here is recorded with the job; persist, which holds the owners' 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,9 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from memline.contracts.content_hash import content_hash
+from memline.contracts.errors import ServiceUnavailable
 from memline.contracts.ids import derived_id
+from memline.ledger.counters import count
 from memline.ledger.jobs import Job
 from memline.ledger.pairs import has_pair
 from memline.ledger.results import load_results, store_results
@@ -35,7 +37,8 @@ NEAR_ONES = "near"
 @dataclass(frozen=True, slots=True)
 class _Prepared:
     hashes: list[str]
-    near: dict[str, list[list[Any]]]
+    #: None: the index did not answer.
+    near: dict[str, list[list[Any]]] | None
 
 
 def prepare(parts: Parts, batch: Batch) -> Prepared:
@@ -44,11 +47,13 @@ def prepare(parts: Parts, batch: Batch) -> Prepared:
         facts = load_results(connection, FACTS, [job.id for job in batch.jobs])
     made = embedded(parts, batch)
     values: dict[str, _Prepared] = {}
+    away = False
     for job in batch.jobs:
         if job.id in made.values:
             batch.keep()
             hashes = [content_hash(fact["text"]) for fact in facts[job.id]]
-            values[job.id] = _Prepared(hashes, near_duplicates(parts, job, hashes, made.values[job.id]["facts"]))
+            values[job.id] = _Prepared(hashes, None if away else _near(parts, job, hashes, made.values[job.id]["facts"]))
+            away = values[job.id].near is None  # it is not asked again for each turn of the batch
     return Prepared(values, made.failures)
 
 
@@ -68,4 +73,12 @@ def commit(tx: Connection, parts: Parts, jobs: Sequence[Job], prepared: Prepared
             seen.setdefault((job.lane, hashed), derived_id("memory", job.id, str(ordinal)))
     now = parts.clock.now()
     store_results(tx, DECISIONS, decisions, now=now)
+    count(tx, "near_unseen", sum(prepared.values[job.id].near is None for job in jobs))
     store_results(tx, NEAR_ONES, {job.id: near for job in jobs if (near := prepared.values[job.id].near)}, now=now)
+
+
+def _near(parts: Parts, job: Job, hashes: Sequence[str], made: Sequence[Mapping[str, Any]]) -> dict[str, list[list[Any]]] | None:
+    try:
+        return near_duplicates(parts, job, hashes, made)
+    except ServiceUnavailable:
+        return None  # counted at the commit: the turn goes on, since nothing is decided by it

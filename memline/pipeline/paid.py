@@ -14,10 +14,10 @@ from memline.language.checked import checked_vectors
 from memline.language.ports import Vectors
 from memline.language.prices import Prices
 from memline.language.usage import Use, embedded, metered, total
-from memline.ledger.calls import answered_calls, begin_calls, drop_calls
+from memline.ledger.calls import begin_calls, drop_calls
 from memline.ledger.counters import count
 from memline.ledger.jobs import Job
-from memline.ledger.usage import Used, add_usage, keep_usage_of_job
+from memline.ledger.usage import Used, add_usage, keep_usage_of_jobs
 from memline.pipeline.parts import Parts
 
 __all__ = ["Paid", "embedded_for", "paid_call", "settle_alone", "settle_uses", "tell_metrics"]
@@ -46,21 +46,19 @@ class Paid:
         if not self.jobs or not self.paid:
             return
         now = self.parts.clock.now()
-        if not any(use.calls for use in self.uses):
-            drop_calls(tx, self.call, [job.id for job in self.jobs if job.id not in lost])
-        else:
-            answered_calls(tx, self.call, [job.id for job in self.jobs if job.id not in lost])
+        ended = [job.id for job in self.jobs if job.id not in lost]
+        drop_calls(tx, self.call, ended, answered=any(use.calls for use in self.uses))
         # those that were noted before are counted already
         count(tx, "repeated_calls", sum(use.repeated for use in self.uses) - self.repeated)
-        everything: list[Used] = []
+        of_jobs: dict[str, list[Used]] = {job.id: [] for job in self.jobs}
         for call, uses in ((self.call, self.uses), *self.others):
-            for number, job in enumerate(self.jobs):
-                shares = (_part(use, number, len(self.jobs)) for use in total(uses))
-                own = [_used(self.parts.prices, job.scope.namespace, call, share) for share in shares if share != Use(share.model, 0)]
-                keep_usage_of_job(tx, job.id, own, now=now)
-                everything += own
-        add_usage(tx, _summed(everything), now=now)
-
+            for use in total(uses):
+                for number, job in enumerate(self.jobs):
+                    share = _part(use, number, len(self.jobs))
+                    if share != Use(use.model, 0):
+                        of_jobs[job.id].append(_used(self.parts.prices, job.scope.namespace, call, share))
+        keep_usage_of_jobs(tx, of_jobs, now=now)
+        add_usage(tx, _summed([used for some in of_jobs.values() for used in some]), now=now)
 
 
 @contextmanager

@@ -30,6 +30,7 @@ from memline.pipeline import dedup, embed, extract, link, persist, save
 from memline.pipeline.outages import after_outage
 from memline.pipeline.own_embedder import misfit
 from memline.pipeline.parts import Batch, Failure, Parts, Prepared, Send, reason_of
+from memline.pipeline.units import BEHIND
 
 __all__ = ["claim_and_send", "give_back_waiting", "run_stage", "run_through"]
 
@@ -62,7 +63,7 @@ class _Run:
     parts: Parts
     lease: Lease
     send: Send
-    #: Jobs that failed for good in the transaction under way: told of after its commit.
+    #: Jobs that failed for good, as it was committed, and that nobody was told of yet.
     failed: list[FailedJob] = field(default_factory=list)
 
 
@@ -140,7 +141,13 @@ def _tell_failed(run: _Run) -> None:
 def _fail(run: _Run, tx: Connection, job: Job, reason: str, now: datetime) -> None:
     fail_jobs(tx, [job.no], reason=reason, now=now)
     when_committed(tx, lambda: metrics.FAILURES.add(1, stage=run.lease.stage.value, reason=reason_class(reason)))
-    run.failed.append(FailedJob(job.id, run.lease.stage.value, job.scope.namespace, reason, job.attempts + 1))
+    failed = FailedJob(job.id, run.lease.stage.value, job.scope.namespace, reason, job.attempts + 1)
+    when_committed(tx, lambda: run.failed.append(failed))
+
+
+def _tell_retried(tx: Connection, job: Job, reason: str, wait: float) -> None:
+    line = told(job=job.id, namespace=job.scope.namespace, reason=reason, tries=job.attempts + 1, wait=wait)
+    when_committed(tx, lambda: _log.info("job retried", extra=line))
 
 
 def _count_retries(run: _Run, tx: Connection, number: int, reason: str | BaseException) -> None:
@@ -283,18 +290,16 @@ def _stop_failed(run: _Run, tx: Connection, jobs: Sequence[Job], failures: Mappi
             _fail(run, tx, job, failure.reason, now)
         else:
             next_at = now + timedelta(seconds=failure.retry_in)
-            _log.info(
-                "job retried",
-                extra=told(job=job.id, namespace=job.scope.namespace, reason=failure.reason, tries=job.attempts + 1, wait=failure.retry_in),
-            )
+            if failure.reason != BEHIND:
+                _tell_retried(tx, job, failure.reason, failure.retry_in)
+                _count_retries(run, tx, 1, failure.reason)
             postpone_jobs(tx, [job], next_at=next_at, spend=failure.spends, alone=job.alone or failure.alone, reason=failure.reason)
-            _count_retries(run, tx, 1, failure.reason)
-            count(tx, "units_apart", int(failure.alone))
+            count(tx, "units_apart", int(failure.alone and failure.outage_of is None))
             waiting_lanes.add(job.lane)
         stopped.add(job.id)
     for some, alone in ((behind, False), (apart, True)):
         if some:
-            postpone_jobs(tx, some, next_at=now, spend=False, alone=alone, reason="waits for the turn before it")
+            postpone_jobs(tx, some, next_at=now, spend=False, alone=alone, reason=BEHIND)
     return stopped
 
 

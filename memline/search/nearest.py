@@ -56,9 +56,9 @@ def similar_to(
 ) -> list[list[tuple[MemoryRow, float]]]:
     """For each of *vectors*, at most *k* live memories of *scope*'s owner with their cosine similarity, nearest first.
 
-    None is below *at_least*.
+    None is below *at_least*. Raises ServiceUnavailable where the index does not answer: to scan the ledger instead is not worth it here.
     """
-    rows, stored = _live_near(ledger, index, scope, vectors, model=model, limit=_DEEPER * k, today=today)
+    rows, stored = _live_near(ledger, index, scope, vectors, model=model, limit=_DEEPER * k, today=today, scans=False)
     found: list[list[tuple[MemoryRow, float]]] = []
     for vector in vectors:
         near = [(row, _closest(stored.get(row.no), vector[np.newaxis])) for row in rows]
@@ -67,7 +67,7 @@ def similar_to(
 
 
 def _live_near(
-    ledger: Ledger, index: Index, scope: Scope, vectors: NDArray[np.float32], *, model: str, limit: int, today: date
+    ledger: Ledger, index: Index, scope: Scope, vectors: NDArray[np.float32], *, model: str, limit: int, today: date, scans: bool = True
 ) -> tuple[list[MemoryRow], dict[int, bytes]]:
     """The live memories of the owner that the index has near any of *vectors*, or does not show yet, and the ledger's vectors of them."""
     owner = scope.owner
@@ -76,7 +76,7 @@ def _live_near(
     if owner_no is None or len(vectors) == 0:
         return [], {}
     within = ScopeIds(owner.user_id, owner.agent_id, owner.run_id)
-    ids = _nominated(ledger, index, owner.namespace, within, vectors, model, limit=limit)
+    ids = _nominated(ledger, index, owner.namespace, within, vectors, model, limit=limit, scans=scans)
     with ledger.read() as connection:
         pending = _pending(connection, scope.lane)
         rows = [
@@ -88,13 +88,15 @@ def _live_near(
 
 
 def _nominated(
-    ledger: Ledger, index: Index, namespace: str, scope: ScopeIds, vectors: NDArray[np.float32], model: str, *, limit: int
+    ledger: Ledger, index: Index, namespace: str, scope: ScopeIds, vectors: NDArray[np.float32], model: str, *, limit: int, scans: bool
 ) -> list[str]:
     found: dict[str, None] = {}
     for vector in vectors:
         try:
             nominees = index.nearest("memory", namespace, [scope], vector, limit=limit)
         except ServiceUnavailable:
+            if not scans:
+                raise
             with ledger.read() as connection:
                 nominees, _ = scan_vectors(connection, namespace, [scope], vector, model=model, limit=limit)
         found |= dict.fromkeys(nominee.id for nominee in nominees)

@@ -45,7 +45,7 @@ class CountsFile:
             raise
         self._used = _START
         self._map[: len(MAGIC)] = MAGIC
-        _USED.pack_into(self._map, len(MAGIC), self._used)
+        self._put(_USED, len(MAGIC), self._used)
         self._places: dict[tuple[Key, int], int] = {}
 
     def place(self, key: Key, values: int) -> int:
@@ -57,10 +57,10 @@ class CountsFile:
 
     def add(self, place: int, by: float) -> None:
         (before,) = _VALUE.unpack_from(self._map, place)
-        _VALUE.pack_into(self._map, place, before + by)
+        self._put(_VALUE, place, before + by)
 
     def set(self, place: int, value: float) -> None:
-        _VALUE.pack_into(self._map, place, value)
+        self._put(_VALUE, place, value)
 
     def close(self) -> None:
         """Lets go of the file; in a forked child the parent keeps its own hold."""
@@ -77,8 +77,12 @@ class CountsFile:
             self._map, self._size = grown, size
         self._map[self._used : self._used + len(head)] = head
         place, self._used = self._used + len(head), end
-        _USED.pack_into(self._map, len(MAGIC), end)
+        self._put(_USED, len(MAGIC), end)
         return place
+
+    def _put(self, kind: struct.Struct, place: int, number: float) -> None:
+        # eight bytes at once: `pack_into` clears the place first, and who reads at that moment sees a counter fall to 0
+        self._map[place : place + 8] = kind.pack(number)
 
     def _mapped(self, size: int) -> mmap.mmap:
         # the room is taken now: a write to a mapped hole on a full disk would be a signal that kills

@@ -2,19 +2,22 @@
 
 What a dead process left is added to the file of its group, `GROUP.past`, and its own is removed. The past names the files it has taken
 in, so whoever dies between the two leaves nothing that is counted twice; a reader takes the past last and passes over what it names, so
-it needs no lock. A group is what one endpoint serves: the processes of a worker with a port of its own (`port-N`), or all others
-(`machine`).
+it needs no lock. A group is what one endpoint serves: the processes of a worker with a port of its own (`port-N-HOST`: containers may
+share a folder, and have the same port), or all others (`machine`). Who lives is told by locks and not by ids of processes, which containers
+have in common; they must be of one kernel, as a folder in a network can't tell what other machines map.
 """
 
 from __future__ import annotations
 
 import fcntl
-import json
 import logging
 import os
 import re
+import socket
+import time
+import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from memline.telemetry.counts_file import CountsFile, Key, read_counts, write_counts
@@ -31,16 +34,18 @@ Counts = dict[tuple[Key, int], tuple[float, ...]]
 _REMEMBERED = 256
 #: The entry of a past that holds those names.
 _FOLDED = "folded"
+#: Seconds after which the past of a worker is removed that has not come back: its container had a name that none has again.
+_FORGOTTEN = 7 * 86_400
 
-_FILE = re.compile(r"(?P<group>[a-z]+(?:-\d+)?)\.(?P<owner>[0-9a-f]+-[0-9a-f]+)\.counts")
-_PAST = re.compile(r"(?P<group>[a-z]+(?:-\d+)?)\.past")
+_FILE = re.compile(r"(?P<group>machine|port-\d+-[0-9a-f]+)\.(?P<owner>[0-9a-f]+-[0-9a-f]+)\.counts")
+_PAST = re.compile(r"(?P<group>machine|port-\d+-[0-9a-f]+)\.past")
 
 _log = logging.getLogger("memline.metrics")
 
 
 def port_group(port: int | None) -> str:
-    """The group of a process whose counts are served at *port*; None: by whoever serves the machine."""
-    return MACHINE if port is None else f"port-{port}"
+    """The group of a process whose counts are served at *port* of this host; None: by whoever serves the machine."""
+    return MACHINE if port is None else f"port-{port}-{zlib.crc32(socket.gethostname().encode()):08x}"
 
 
 class CountsFolder:
@@ -99,9 +104,13 @@ class CountsFolder:
             folded = [*[name for name in folded if name not in names], *names][-max(_REMEMBERED, len(names)) :]
             fresh = path.with_suffix(".new")
             # the names stand in the same file as the sums: both are there, or neither
-            _write(fresh, write_counts({((_FOLDED, json.dumps(folded)), 0): (), **sums}))
+            _write(fresh, write_counts({((_FOLDED, *folded), 0): (), **sums}))
             fresh.replace(path)
             for name in names:
+                (self.path / name).unlink(missing_ok=True)
+        there = {MACHINE, *map(_group, self._names(_FILE, None))}
+        for name in self._names(_PAST, None):
+            if _group(name) not in there and (self.path / name).stat().st_mtime < time.time() - _FORGOTTEN:
                 (self.path / name).unlink(missing_ok=True)
 
     def _names(self, pattern: re.Pattern[str], group: str | None) -> list[str]:
@@ -124,7 +133,7 @@ class CountsFolder:
                 return
             yield True
         finally:
-            os.close(handle)
+            _let_go(handle)
 
 
 def _is_dead(path: Path) -> bool:
@@ -138,8 +147,15 @@ def _is_dead(path: Path) -> bool:
     except OSError:
         return False
     finally:
-        os.close(handle)
+        _let_go(handle)
     return True
+
+
+def _let_go(handle: int) -> None:
+    """Closes, and unlocks first: a child forked by another thread meanwhile holds the same lock, and would keep it."""
+    with suppress(OSError):  # a file system without locks
+        fcntl.flock(handle, fcntl.LOCK_UN)
+    os.close(handle)
 
 
 def _past(path: Path) -> tuple[Counts, list[str]]:
@@ -148,7 +164,7 @@ def _past(path: Path) -> tuple[Counts, list[str]]:
     folded: list[str] = []
     for key, values in read_counts(_bytes_of(path) or b""):
         if key[0] == _FOLDED:
-            folded = json.loads(key[1])
+            folded = list(key[1:])
         else:
             sums[key, len(values)] = values
     return sums, folded

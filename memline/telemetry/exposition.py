@@ -1,20 +1,24 @@
-"""Metrics as Prometheus reads them: its text format, version 0.0.4."""
+"""Metrics with their values, as prometheus_client writes them in Prometheus's formats.
+
+Bounds of buckets are written as it writes them (`30.0`): Prometheus 3 stores that whatever it is told, Prometheus 2 what it is told.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import product
+from itertools import accumulate, product
+from typing import TYPE_CHECKING
 
+from memline.contracts.errors import MissingPackage
 from memline.contracts.metrics import Counter, Gauge, Histogram, Metric
 from memline.telemetry.counts_folder import Counts
 
-__all__ = ["CONTENT_TYPE", "Figures", "exposition", "figures_of"]
+if TYPE_CHECKING:
+    from prometheus_client.metrics_core import Metric as Family
 
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-
-_KINDS = {Counter: "counter", Gauge: "gauge", Histogram: "histogram"}
+__all__ = ["Figures", "exposition", "figures_of", "needs_client"]
 
 
 @dataclass(slots=True)
@@ -46,6 +50,26 @@ class Figures:
         for name, series in other.values.items():
             self.values.setdefault(name, {}).update(series)
 
+    def collect(self) -> Iterator[Family]:
+        """What prometheus_client asks of a collector: every metric with its series, by name."""
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+        from prometheus_client.utils import floatToGoString
+
+        for name, metric in sorted(self.metrics.items()):
+            series = sorted(self.values.get(name, {}).items())
+            if isinstance(metric, Histogram):
+                spread = HistogramMetricFamily(name, metric.help, labels=list(metric.labels))
+                bounds = [floatToGoString(bound) for bound in (*metric.buckets, math.inf)]
+                for labels, values in series:
+                    spread.add_metric(labels, list(zip(bounds, accumulate(values[:-1]), strict=True)), values[-1])
+                yield spread
+            else:
+                kind = CounterMetricFamily if isinstance(metric, Counter) else GaugeMetricFamily
+                family = kind(name, metric.help, labels=list(metric.labels))
+                for labels, values in series:
+                    family.add_metric(labels, values[0])
+                yield family
+
 
 def figures_of(counts: Counts, metrics: Iterable[Metric], filled: Mapping[str, Sequence[str]] | None = None) -> Figures:
     """What processes counted, of *metrics*; counters and histograms begin at 0."""
@@ -63,44 +87,20 @@ def figures_of(counts: Counts, metrics: Iterable[Metric], filled: Mapping[str, S
 
 
 def exposition(figures: Figures) -> str:
-    """*figures* in Prometheus's text format, by name."""
-    lines: list[str] = []
-    for name in sorted(figures.metrics):
-        metric = figures.metrics[name]
-        lines += [f"# HELP {name} {_help(metric.help)}", f"# TYPE {name} {_KINDS[type(metric)]}"]
-        for labels, values in sorted(figures.values.get(name, {}).items()):
-            lines += _lines(metric, dict(zip(metric.labels, labels, strict=True)), values)
-    return "\n".join(lines) + "\n"
+    """*figures* in Prometheus's text format, by name. Raises MissingPackage."""
+    needs_client()
+    from prometheus_client import generate_latest
+
+    return generate_latest(figures).decode("utf-8")
 
 
-def _lines(metric: Metric, labels: dict[str, str], values: Sequence[float]) -> Iterator[str]:
-    if not isinstance(metric, Histogram):
-        yield f"{metric.name}{_labels(labels)} {_number(values[0])}"
-        return
-    below = 0.0
-    for bound, count in zip((*metric.buckets, math.inf), values, strict=False):
-        below += count
-        yield f"{metric.name}_bucket{_labels({**labels, 'le': _number(bound)})} {_number(below)}"
-    yield f"{metric.name}_sum{_labels(labels)} {_number(values[-1])}"
-    yield f"{metric.name}_count{_labels(labels)} {_number(below)}"
+def needs_client() -> None:
+    """Raises MissingPackage where prometheus_client is not installed; counting goes on without it."""
+    try:
+        import prometheus_client  # noqa: F401
+    except ImportError as error:
+        raise MissingPackage("Showing metrics needs prometheus-client: install memline[observe].") from error
 
 
 def _width(metric: Metric) -> int:
     return len(metric.buckets) + 2 if isinstance(metric, Histogram) else 1
-
-
-def _labels(labels: Mapping[str, str]) -> str:
-    if not labels:
-        return ""
-    escaped = (value.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"') for value in labels.values())
-    return "{" + ",".join(f'{name}="{value}"' for name, value in zip(labels, escaped, strict=True)) + "}"
-
-
-def _help(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("\n", "\\n")
-
-
-def _number(value: float) -> str:
-    if math.isinf(value):
-        return "+Inf" if value > 0 else "-Inf"
-    return str(int(value)) if value == int(value) and abs(value) < 1e15 else repr(float(value))

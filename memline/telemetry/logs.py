@@ -13,11 +13,12 @@ import sys
 import threading
 import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Literal, TextIO
 
-from memline.contracts.about import FIELDS, Value, about_of, at_hand, line_of
+from memline.contracts.about import FIELDS, Value, about_of, at_hand, is_ours, line_of
 from memline.contracts.errors import MemlineError
 
 __all__ = ["JsonLines", "TextLines", "event_of", "install"]
@@ -28,6 +29,9 @@ _KNOWN = ("celery", "kombu", "billiard")
 #: Values by name in Celery's lines that are its own words.
 _TELLABLE = frozenset({"id", "name", "hostname", "description", "runtime", "retries", "eta", "queue"})
 
+#: Ends of lines that JSON leaves as they are.
+_ENDS = str.maketrans({char: f"\\u{ord(char):04x}" for char in "\x85\u2028\u2029"})
+
 _Line = dict[str, Any]
 _ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
 
@@ -36,7 +40,7 @@ class JsonLines(logging.Formatter):
     """`{"time", "level", "logger", "event", …what it is about, "error": {"type", "at", "message"}}`, one line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        return json.dumps(_line(record), ensure_ascii=False, separators=(", ", ": "), default=str)
+        return json.dumps(_line(record), ensure_ascii=False, separators=(", ", ": "), default=str).translate(_ENDS)
 
 
 class TextLines(logging.Formatter):
@@ -53,6 +57,15 @@ class TextLines(logging.Formatter):
         return head + "".join(f" {name}={_shown(value)}" for name, value in line.items())
 
 
+class _Lines(logging.StreamHandler[TextIO]):
+    """Where logging's own handler prints a record that could not be shown with all its values, this one tells its place."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
+        place = f"{record.module}:{record.lineno}"
+        with suppress(OSError, ValueError):  # the stream itself may be gone
+            self.stream.write(f"a line of {record.name} at {place} could not be shown: {type(sys.exception()).__name__}\n")
+
+
 def install(level: str, form: Literal["text", "json"], *, stream: TextIO | None = None) -> None:
     """Sends every line of this process to *stream* (stderr) in *form*; memline's and Celery's from *level* on, others from WARNING.
 
@@ -60,7 +73,7 @@ def install(level: str, form: Literal["text", "json"], *, stream: TextIO | None 
     """
     from celery.signals import setup_logging
 
-    handler = logging.StreamHandler(stream or sys.stderr)
+    handler = _Lines(stream or sys.stderr)
     handler.setFormatter(JsonLines() if form == "json" else TextLines())
     root = logging.getLogger()
     root.handlers[:] = [handler]
@@ -71,6 +84,7 @@ def install(level: str, form: Literal["text", "json"], *, stream: TextIO | None 
     warnings.showwarning = _show_warning
     sys.excepthook = _uncaught
     threading.excepthook = _uncaught_in_thread
+    sys.unraisablehook = _unraisable
 
 
 def event_of(record: logging.LogRecord) -> str:
@@ -153,7 +167,7 @@ def _show_warning(
     message: Warning | str, category: type[Warning], filename: str, lineno: int, file: TextIO | None = None, line: str | None = None
 ) -> None:
     place = f"{'/'.join(filename.split('/')[-3:])}:{lineno}"
-    if "/memline/" in filename:
+    if is_ours(filename):
         logging.getLogger("memline.warnings").warning("%s: %s (%s)", category.__name__, message, place)
     else:
         logging.getLogger("memline.warnings").warning("%s at %s", category.__name__, place)
@@ -167,3 +181,9 @@ def _uncaught_in_thread(args: threading.ExceptHookArgs) -> None:
     if args.exc_value is not None and args.exc_type is not SystemExit:
         trace = (args.exc_type, args.exc_value, args.exc_traceback)
         logging.getLogger("memline").critical("a thread ends by an error that nothing caught", exc_info=trace)
+
+
+def _unraisable(args: sys.UnraisableHookArgs) -> None:
+    error = args.exc_value
+    trace = None if error is None else (args.exc_type, error, args.exc_traceback)
+    logging.getLogger("memline").error("an error that could not be raised", exc_info=trace)

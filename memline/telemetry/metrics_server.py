@@ -1,17 +1,20 @@
-"""A small web server with one page, `/metrics`."""
+"""The web server of the metrics: prometheus_client's, which speaks OpenMetrics and gzip, too."""
 
 from __future__ import annotations
 
 import logging
 import os
-import socket
 import threading
 import weakref
-from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 from memline.contracts.errors import ConfigurationError
-from memline.telemetry.exposition import CONTENT_TYPE
+from memline.telemetry.exposition import Figures, needs_client
+
+if TYPE_CHECKING:
+    from prometheus_client.metrics_core import Metric as Family
 
 __all__ = ["MetricsServer"]
 
@@ -22,22 +25,28 @@ _SILENCE = 10.0
 
 
 class MetricsServer:
-    """Serves what *page* returns at `http://host:port/metrics`, on threads of this process, until it is closed.
+    """Serves what *figures* returns at `http://host:port/metrics`, on threads of this process, until it is closed.
 
-    A forked child serves nothing. Raises ConfigurationError where the port can't be had.
+    A forked child serves nothing. Raises ConfigurationError where the port can't be had, MissingPackage.
     """
 
-    def __init__(self, page: Callable[[], str], *, host: str, port: int) -> None:
+    def __init__(self, figures: Callable[[], Figures], *, host: str, port: int) -> None:
+        needs_client()
+        from prometheus_client import CollectorRegistry, start_http_server
+
+        registry = CollectorRegistry(support_collectors_without_names=True)
+        registry.register(_Scrape(figures))
+        self._server: Any
+        self._thread: threading.Thread
         try:
-            self._server = _Server((host, port), _handler(page))
+            self._server, self._thread = start_http_server(port, host, registry)
         except (OSError, OverflowError) as error:
             told = error.strerror if isinstance(error, OSError) else "no such port"
             raise ConfigurationError(
                 f"Metrics can't be served at {host}:{port} ({told}): set MEMLINE_METRICS_PORT to a free port."
             ) from None
-        self.port: int = self._server.server_address[1]
-        self._thread = threading.Thread(target=self._server.serve_forever, name="memline-metrics", daemon=True)
-        self._thread.start()
+        self._server.RequestHandlerClass = type("Handler", (_Impatient, self._server.RequestHandlerClass), {})
+        self.port: int = self._server.server_port
         _servers.add(self)
 
     def close(self) -> None:
@@ -54,43 +63,29 @@ class MetricsServer:
         self._server.socket.close()  # else the port would be held after the parent is gone
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
+class _Scrape:
+    """The collector of a server: new figures at each scrape."""
 
-    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
-        if ":" in address[0]:
-            self.address_family = socket.AF_INET6
-        super().__init__(address, handler)
+    def __init__(self, figures: Callable[[], Figures]) -> None:
+        self._figures = figures
 
-    def handle_error(self, request: object, client_address: object) -> None:
-        _log.debug("a client of the metrics went away")
+    def collect(self) -> Iterable[Family]:
+        try:
+            return list(self._figures().collect())
+        except Exception as error:  # noqa: BLE001
+            # the server answers 500 and prints what it met: of an error the class is told, and never its text
+            _log.error("metrics: %s", type(error).__name__)
+        raise RuntimeError("the metrics could not be read")
 
 
-def _handler(page: Callable[[], str]) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        timeout = _SILENCE
+class _Impatient:
+    """What the server's handler lacks: an end to silence, and no word of clients that went away."""
 
-        def do_GET(self) -> None:
-            if self.path.split("?", 1)[0] != "/metrics":
-                self.send_error(404, "Only /metrics is here")
-                return
-            try:
-                body = page().encode("utf-8")
-            except Exception as error:  # noqa: BLE001
-                # a scrape must not end the process; of an error the class is told
-                _log.error("metrics: %s", type(error).__name__)
-                self.send_error(500, "The metrics could not be read")
-                return
-            self.send_response(200)
-            self.send_header("Content-Type", CONTENT_TYPE)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+    timeout = _SILENCE
 
-        def log_message(self, format: str, *args: object) -> None:
-            return
-
-    return Handler
+    def handle(self) -> None:
+        with suppress(OSError):
+            super().handle()  # type: ignore[misc]
 
 
 _servers: weakref.WeakSet[MetricsServer] = weakref.WeakSet()

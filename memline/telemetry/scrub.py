@@ -99,7 +99,7 @@ def _contexts(event: _Event) -> _Event:
 def _exception(value: _Event) -> _Event:
     kept = _only(value, ("type", "module", "thread_id"))
     if value.get("module") == _OWN_ERRORS:
-        kept["value"] = value.get("value")
+        kept["value"] = str(value.get("value") or "").split("\n", 1)[0]  # what follows may be notes that somebody else added
     if isinstance(value.get("mechanism"), Mapping):
         kept["mechanism"] = _only(value["mechanism"], _MECHANISM)
     frames = (value.get("stacktrace") or {}).get("frames")

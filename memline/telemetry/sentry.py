@@ -159,19 +159,18 @@ class SentryIncidents:
 
     def broke(self, where: str, error: BaseException) -> None:
         """An event an error, at most one a minute of a class at a place."""
-        from sentry_sdk.utils import event_from_exception
-
         key, now = (where, type(error).__name__), self._timer()
         with self._lock:
             if now - self._told.get(key, -SAME_ERROR_EVERY) < SAME_ERROR_EVERY:
                 return
             self._told[key] = now
-        event, hint = event_from_exception(error, client_options=self._client.options, mechanism={"type": "memline", "handled": True})
         tags = {**at_hand(), **about_of(error), "where": where, "reason": type(error).__name__}
-        self._capture({**event, "level": "error", "logger": "memline", "tags": tags}, hint)
+        self._capture({"level": "error", "logger": "memline", "tags": tags}, error)
 
     def round_ended(self, loop: str, *, every: float, seconds: float, error: BaseException | None) -> None:
-        """A check-in of the monitor `memline-LOOP`, at most one a minute."""
+        """A check-in of the monitor `memline-LOOP`, at most one a minute; none of an application's engine, whose end is no fault."""
+        if self._role == "application":
+            return
         now = self._timer()
         with self._lock:
             if now - self._checked_in.get(loop, -CHECK_IN_EVERY) < CHECK_IN_EVERY:
@@ -200,17 +199,28 @@ class SentryIncidents:
             }
         )
 
-    def _capture(self, event: dict[str, Any], hint: dict[str, Any] | None = None) -> None:
-        """Hands an event to the client, with nothing of whatever scope the process has: an application's is not ours to tell."""
-        from sentry_sdk import Scope
+    def close(self) -> None:
+        """Sends what waits, in the time that the end of a process may take; what comes later is not told."""
+        self._client.close(timeout=self._client.options["shutdown_timeout"])
+
+    def _capture(self, event: dict[str, Any], error: BaseException | None = None) -> None:
+        """Hands an event to the client, without a scope: what stands in those of an application is not ours to tell, and its processors
+        would meet an error of memline's (one of the SDK's own then drops the application's report of the same error as a second one).
+        """
+        from sentry_sdk.utils import event_from_exception
 
         if event.get("type") != "check_in":
             event["tags"] = {**event["tags"], "role": self._role}
         try:
-            self._client.capture_event(event, hint=hint, scope=Scope())  # type: ignore[arg-type]
-        except Exception as error:  # noqa: BLE001
+            hint = None
+            if error is not None:
+                mechanism = {"type": "memline", "handled": True}
+                found, hint = event_from_exception(error, client_options=self._client.options, mechanism=mechanism)
+                event = {**found, **event}
+            self._client.capture_event(event, hint=hint, scope=None)  # type: ignore[arg-type]
+        except Exception as failed:  # noqa: BLE001
             # whoever tells of a failure must not fail by telling
-            _log.warning("Sentry could not be told: %s", type(error).__name__)
+            _log.warning("Sentry could not be told: %s", type(failed).__name__)
 
 
 _living: weakref.WeakSet[SentryIncidents] = weakref.WeakSet()

@@ -6,6 +6,8 @@ its words and its stack, may hold a text, and is left out.
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -18,14 +20,18 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.trace import Span
 
-__all__ = ["OpenTelemetry", "collector_provider"]
+__all__ = ["LastSpans", "OpenTelemetry", "collector_provider"]
 
 #: Where a collector takes spans over HTTP, below its address.
 _PATH = "/v1/traces"
 
+#: Seconds that the end of a process waits for spans that are still to be sent; a collector that is away would hold it for half a minute.
+_LAST = 2.0
+
 
 def collector_provider(endpoint: str, *, rate: float, service: str, version: str) -> TracerProvider:
     """A provider of one's own, which the application's is not touched by, that sends to *endpoint* in batches from a thread.
+    What it holds when the process ends is for `LastSpans` to send.
 
     *rate*: the share of traces begun here that is recorded; what is inside another's trace follows that. OTEL_SERVICE_NAME goes before
     *service*, OTEL_EXPORTER_OTLP_HEADERS are sent along. Raises MissingPackage, and ConfigurationError for an endpoint that is none.
@@ -41,10 +47,33 @@ def collector_provider(endpoint: str, *, rate: float, service: str, version: str
     except ImportError as error:
         raise MissingPackage("MEMLINE_OTLP_ENDPOINT needs OpenTelemetry: install memline[observe].") from error
     named = Resource({"service.name": service, "service.version": version}).merge(OTELResourceDetector().detect())
-    provider = TracerProvider(sampler=ParentBased(TraceIdRatioBased(rate)), resource=named)
+    provider = TracerProvider(sampler=ParentBased(TraceIdRatioBased(rate)), resource=named, shutdown_on_exit=False)
     url = endpoint.rstrip("/")
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(url if url.endswith(_PATH) else url + _PATH)))
     return provider
+
+
+class LastSpans:
+    """Called when a process ends: sends what *provider* holds, and shuts it down, or leaves it after `_LAST` seconds."""
+
+    def __init__(self, provider: TracerProvider) -> None:
+        self._provider = provider
+        self._begin()
+        os.register_at_fork(after_in_child=self._begin)
+
+    def __call__(self) -> None:
+        self._asked.set()
+        self._thread.join(_LAST)
+
+    def _begin(self) -> None:
+        self._asked = threading.Event()
+        # started now: an interpreter that ends starts no thread
+        self._thread = threading.Thread(target=self._run, args=(self._asked,), name="memline-last-spans", daemon=True)
+        self._thread.start()
+
+    def _run(self, asked: threading.Event) -> None:
+        asked.wait()
+        self._provider.shutdown()
 
 
 class OpenTelemetry:
@@ -64,17 +93,17 @@ class OpenTelemetry:
     def span(self, name: str, parent: str | None, attributes: Mapping[str, Value]) -> Iterator[None]:
         """A span around a block, which is the current one inside."""
         begun = self._tracer.start_span(name, context=self._context(parent), attributes=_named(attributes))
-        with self._around([begun]):
+        with self._around([begun], current=True):
             yield
 
     @contextmanager
-    def each(self, name: str, traced: Mapping[str, Traced], attributes: Mapping[str, Value]) -> Iterator[Mapping[str, str]]:
-        """A span a key of *traced*, all around one block; the `traceparent` of each that is recorded."""
+    def each(self, name: str, traced: Mapping[str, Traced], attributes: Mapping[str, Value], *, alone: bool) -> Iterator[Mapping[str, str]]:
+        """A span a key of *traced*, all around one block; the `traceparent` of each that is recorded. *alone*: it is the current one."""
         begun = {
             key: self._tracer.start_span(name, context=self._context(one.parent), attributes=_named({**attributes, **one.attributes}))
             for key, one in traced.items()
         }
-        with self._around(list(begun.values())):
+        with self._around(list(begun.values()), current=alone):
             told = {key: self._told(span) for key, span in begun.items()}
             yield {key: parent for key, parent in told.items() if parent is not None}
 
@@ -87,11 +116,11 @@ class OpenTelemetry:
         return self._told(self._trace.get_current_span())
 
     @contextmanager
-    def _around(self, spans: list[Span]) -> Iterator[None]:
-        """The block inside *spans*; the only one of them is the current one there."""
+    def _around(self, spans: list[Span], *, current: bool) -> Iterator[None]:
+        """The block inside *spans*; *current*: the only one of them is the current one there."""
         status = self._trace.Status
         try:
-            if len(spans) == 1:
+            if current:
                 with self._trace.use_span(spans[0], record_exception=False, set_status_on_exception=False):
                     yield
             else:

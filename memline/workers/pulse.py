@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from memline.contracts.clock import Clock
 from memline.contracts.errors import MemlineError
-from memline.ledger.heartbeats import MISSED, Beat, Process, beat, forget_old, leave
+from memline.ledger.heartbeats import FAILING, MISSED, Beat, Process, beat, forget_old, leave
 from memline.ledger.session import Ledger
 
 __all__ = ["BEAT_EVERY", "LONG_ROUND", "LOOK_EVERY", "PATIENCE", "Pulse"]
@@ -68,7 +68,7 @@ class Pulse:
         now = self._clock.now()
         with self._lock:
             said = self._said[loop]
-            self._changed |= said.good_at is None or (error is None) != (said.failures == 0)
+            self._changed |= said.good_at is None or (error is None) != (said.failures == 0) or said.failures + 1 == FAILING
             said.round_at, said.round_by = now, now + said.within
             if error is None:
                 said.good_at, said.failures, said.reason = now, 0, None
@@ -81,7 +81,7 @@ class Pulse:
         """*loop* can't work until something outside is there again; that is no hanging."""
         with self._lock:
             said = self._said[loop]
-            self._changed = True
+            self._changed |= said.round_by is not None
             said.round_by = None
             said.failures += 1
             said.reason = reason

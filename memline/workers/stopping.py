@@ -59,7 +59,9 @@ class Stop:
         self._on_signal = on_signal
         self._guard.start()
         for number in _SIGNALS:
-            signal.signal(number, self._heard)
+            # nohup's: who wants to outlive the terminal does
+            if number is not signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, self._heard)
 
     def wait(self) -> None:
         """Returns when the first signal has come."""
@@ -86,6 +88,7 @@ class Stop:
         try:
             again = self._told.get(timeout=max(0.0, limit - time.monotonic()))
         except queue.Empty:
+            _log.warning("stop: this process is not done in time; what it still holds is handed back")
             self._out(min(_RESERVE, self.within / 5), 0)
         else:
             self._out(_AT_ONCE, 128 + again)
@@ -104,6 +107,6 @@ class Stop:
     def _give(self) -> None:
         try:
             if number := self._hand_back():
-                _log.warning("stop: %d batches were not finished in time and were handed back", number)
+                _log.warning("stop: %d batches were handed back", number)
         except Exception as error:  # noqa: BLE001
             _log.error("stop: %s", error if isinstance(error, MemlineError) else type(error).__name__)

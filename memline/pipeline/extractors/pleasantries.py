@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 
+from memline.pipeline.extractors.small_talk import is_small_talk
 from memline.pipeline.extractors.spans import plain
 from memline.pipeline.extractors.word_list import words
 
@@ -243,6 +244,9 @@ _CHINESE_PHRASES = (
     "我觉得可以|我知道了|我明白了|我懂了|我很好|我还好|我也是|我也觉得|说得对|你说得对|那就好|那好|随便|都行|算了|等一下|稍等|稍等一下|等等|继续|请继续|下一个|测试一下?|就这样吧?|"
     "过奖了?|哪里哪里|您客气了|客气了|请多关照|多多关照|小事一桩|小事一件|小事|举手之劳|帮了(?:我)?(?:大忙|很大的忙)|有空再聊|改日再聊|晚点再?聊|以后再聊|"
     "你还好吗|你忙吗|有空吗|注意休息|好好休息|早点休息|一路平安|一路顺风|路上小心|注意安全|好梦|替你开心|替你高兴|为你开心|为你高兴|给力|绝了|好哒|"
+    "各位|朋友们|又见面|好久没(?:联系|聊|见)|陪我(?:聊天|说话)|分享|客气|而已|说得(?:太|真|很)?(?:对|好)|羡慕|我先去?忙|先去忙|去忙|先走|"
+    "(?:祝|愿|希望)(?:[你您]|大家)?(?:早日|一路|旅途|旅行|工作|学习|考试|天天|每天|永远|周末|假期|万事|身体)?(?:康复|愉快|顺利|平安|开心|快乐|健康|如意|成功|加油)|"
+    "(?:周末|今天|最近|假期|昨晚)(?:过得|睡得|忙得)?(?:怎么样|好吗|还好吗|如何)|过得怎么样|想你|想念|久等|请稍|请慢|请便|荣幸|幸会|久仰|"
     "感激不尽|么么哒|不麻烦|随时欢迎|欢迎欢迎|欢迎|没毛病|必须的|可爱|别难过|别担心|别着急|别急|早日康复|祝早日康复|抱抱|下次再聊|同感|深有同感|言之有理|说的是|赞同|认同|让我想想|我想想|我考虑一下|我试试看?|就到这里|没别的了|暂时没有|"
     "[你您]的(?:耐心|时间|分享|回复|理解|解答|关心|配合|提醒|陪伴|好意|鼓励|支持)|"
     "希望对你有帮助|希望能帮到你|很高兴认识你|很高兴|高兴|认识你|见到你|帮到你|能|为你"
@@ -262,6 +266,8 @@ def is_pleasantry_english(sentence: str) -> bool:
     if any(character.isdigit() for character in sentence):
         return False
     if _THANKS.fullmatch(plain(sentence).strip()) and not _FACTUAL.search(sentence):
+        return True
+    if is_small_talk(sentence):
         return True
     found = _WORDS.findall(_PLEASANT.sub(" ", plain(sentence)))
     rest = [word for word in found if word not in _FILLER]

@@ -83,7 +83,7 @@ class RuleExtractor:
 
     @property
     def name(self) -> str:
-        return "rules-3"
+        return "rules-4"
 
     @property
     def paid(self) -> bool:

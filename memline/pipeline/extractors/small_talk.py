@@ -16,25 +16,28 @@ __all__ = ["is_small_talk"]
 _MOST = 9
 
 _COURTEOUS = words(
-    "you your yours you're you've you'd you'll u it it's its that that's this these those they there here what what's how how's why who "
-    "which is are was were be been being do does did don't doesn't didn't will would won't wouldn't can can't cannot could couldn't "
-    "should must may might let let's get got go goes going come know see seen saw mean means meant think thought hope hoping hopefully wish "
-    "wishing feel felt hear heard say said tell talk talking chat chatting speak speaking ask asking answer answers answered help helps "
-    "helped helpful helping try trying thank thanks thankful appreciate appreciated welcome sorry apologies apologize apologise excuse "
-    "pardon please hi hey hello hiya good great nice lovely wonderful amazing awesome fantastic perfect excellent brilliant cool sweet kind "
-    "kinder kindest fun funny bad hard tough rough sad happy glad pleased proud grateful delighted sure right true fine ok okay alright well "
-    "better best much many lot lots so very really too just always again still ever even more most all any some everything anything nothing "
-    "something one ones day morning afternoon evening night weekend week time today tomorrow soon later now then around back long while ago "
-    "first last next another other not no nope yes yeah yep yup and or but if as of to for with at in on about from up out by than like "
-    "busy new surprise idea plan point question questions reply response message luck trouble problem problems worries worry mind minds way "
-    "thing things deal chance moment second minute bit little kindness patience understanding alike agree agreed wow oh ah aw aww haha lol "
-    "hmm mm mm-hmm uh huh yay hooray congrats congratulations totally absolutely definitely exactly certainly indeed pretty quite truly "
-    "super such a an the took takes taking make makes made making enough bother bothering wonder wondering curious interesting impressive "
-    "incredible beautiful gorgeous adorable cute hilarious inspiring exciting excited ahead forward keep bye goodbye late meeting meet"
+    "you your yours you're you've you'd you'll u it it's its that that's this these those they there here what what's how how's why "
+    "who which is are was were be been being do does did don't doesn't didn't will would won't wouldn't can can't cannot could "
+    "couldn't should must may might let let's get got go goes going come know see seen saw mean means meant think thought hope hoping "
+    "hopefully wish wishing feel felt hear heard say said tell talk talking chat chatting speak speaking ask asking answer answers "
+    "answered help helps helped helpful helping try trying thank thanks thankful appreciate appreciated welcome sorry apologies "
+    "apologize apologise excuse pardon please hi hey hello hiya good great nice lovely wonderful amazing awesome fantastic perfect "
+    "excellent brilliant cool sweet kind kinder kindest fun funny bad hard tough rough sad happy glad pleased proud grateful "
+    "delighted sure right true fine ok okay alright well better best much many lot lots so very really too just always again still "
+    "ever even more most all any some everything anything nothing something one ones day morning afternoon evening night weekend week "
+    "time today tomorrow soon later now then around back long while ago first last next another other not no nope yes yeah yep yup "
+    "and or but if as of to for with at in on about from up out by than like busy new surprise idea plan point question questions "
+    "reply response message luck trouble problem problems worries worry mind minds way thing things deal chance moment second minute "
+    "bit little kindness patience understanding alike agree agreed wow oh ah aw aww haha lol hmm mm mm-hmm uh huh yay hooray congrats "
+    "congratulations totally absolutely definitely exactly certainly indeed pretty quite truly super such a an the enough bother "
+    "bothering wonder wondering curious interesting impressive incredible beautiful gorgeous adorable cute hilarious inspiring "
+    "exciting excited ahead forward keep bye goodbye late meeting meet"
 )
 _FIRST = words("i i'm i've i'd i'll me my mine we we're we've we'd we'll us our ours")
 #: With one of these what is said in the first person is courtesy, too.
-_TO_YOU = words("you your you're you've thank thanks thankful appreciate sorry apologies apologize apologise hope wish hoping mean agree grateful")
+_TO_YOU = words(
+    "you your you're you've thank thanks thankful appreciate sorry apologies apologize apologise hope wish hoping mean agree grateful"
+)
 #: What somebody plans or does, however few words it takes.
 _PLANS = words("tomorrow today tonight weekend week morning afternoon evening night going go try trying new busy")
 _WORDS = re.compile(r"[^\W_]+(?:['-][^\W_]+)*")

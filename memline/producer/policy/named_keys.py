@@ -23,6 +23,8 @@ _VALUE = r"([A-Za-z0-9_\-+/~.%$<{*]{6,512}={0,2})"
 _NAMED = re.compile(_LINK + _VALUE)
 #: "the token ab12…", without a word between.
 _BARE = re.compile(r"\s[\"'`]?" + _VALUE)
+_ENDS = frozenset(" \t\r\n\"'`&;,)]}>|<")
+_RUN = re.compile(r"[A-Za-z0-9_\-+/~.%=]*+")
 _CALL = re.compile(r"\s{0,1}[(\[]")
 
 #: What stands before "key", "token" or "secret" and makes it one that opens something.
@@ -113,9 +115,8 @@ def find_named_keys(text: str, low: str) -> Iterator[Found]:
             if _CALL.match(text, end) or not _is_key(value, low, at, word, assigned="=" in text[at:start]):
                 continue
             done = start + len(value)
-            if len(value) >= 512:  # the pattern's bound: the rest of the run belongs to it
-                while done < len(text) and (text[done].isalnum() or text[done] in "_-+/=~."):
-                    done += 1
+            if end < len(text) and text[end] not in _ENDS:  # the rest of the run belongs to it
+                done = _RUN.match(text, end).end()  # type: ignore[union-attr]  # it matches nothing, too
             yield Found(start, done, Kind.API_KEY)
 
 

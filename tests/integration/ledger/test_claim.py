@@ -202,3 +202,30 @@ def test_claims_at_the_same_time_never_take_one_lane_twice(ledger: Ledger) -> No
     assert len(table(ledger, leases)) == len(batches) == 24
     assert {id.partition("-")[2] for id in taken} == {"1"}
     assert sum(row.lease_id is not None for row in table(ledger, lanes)) == len(taken)
+
+
+def test_paid_turns_go_together_up_to_the_limit_of_turns_and_of_size(ledger: Ledger) -> None:
+    fill(ledger, ("ann", 5))
+    assert take_out(ledger, paid=True, paid_unit=3) == [["ann-1", "ann-2", "ann-3"]]
+    fill(ledger, ("bob", 4), text="x" * 1000)
+    assert take_out(ledger, paid=True, paid_unit=4, unit_size=2500) == [["bob-1", "bob-2"]]
+    fill(ledger, ("cid", 2), text="x" * 5000)
+    assert take_out(ledger, paid=True, paid_unit=4, unit_size=2500) == [["cid-1"]]
+
+
+def test_paid_turns_that_stand_apart_go_alone(ledger: Ledger) -> None:
+    fill(ledger, ("ann", 4))
+    set_job(ledger, "ann-2", prompt="only food", prompt_source="call")
+    assert take_out(ledger, paid=True, paid_unit=4) == [["ann-1"]]
+    fill(ledger, ("bob", 3))
+    set_job(ledger, "bob-1", "bob-2", "bob-3", prompt="only food", prompt_source="namespace")
+    assert take_out(ledger, paid=True, paid_unit=4) == [["bob-1", "bob-2", "bob-3"]]
+    fill(ledger, ("cid", 2))
+    set_job(ledger, "cid-2", memory_type="procedural_memory")
+    assert take_out(ledger, paid=True, paid_unit=4) == [["cid-1"]]
+    fill(ledger, ("dan", 2))
+    set_job(ledger, "dan-2", messages=[{"role": "user", "text": "look", "images": [{"url": "https://example.com/a.png"}]}])
+    assert take_out(ledger, paid=True, paid_unit=4) == [["dan-1"]]
+    fill(ledger, ("eve", 2))
+    set_job(ledger, "eve-2", alone=True)
+    assert take_out(ledger, paid=True, paid_unit=4) == [["eve-1"]]

@@ -90,7 +90,7 @@ def test_a_job_that_failed_is_failed_until_it_is_replayed_and_one_put_off_is_del
     accept(parts, make_turn("bad"), make_turn("later", user="bob"))
     run_all(parts)
     found = gauges(parts)
-    assert found["jobs_failed"] == 1 and found["lanes delayed"] == 1 and found["jobs_unfinished extract"] == 1
+    assert found["failed_jobs"] == 1 and found["lanes delayed"] == 1 and found["jobs_unfinished extract"] == 1
 
 
 def test_a_parked_row_is_told_apart(ledger: Ledger) -> None:

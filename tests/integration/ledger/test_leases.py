@@ -249,6 +249,25 @@ def test_a_batch_in_a_queue_never_runs_out_by_waiting(ledger: Ledger) -> None:
     assert taken(ledger, lease, after=86400) is not None
 
 
+def test_a_worker_that_stops_hands_back_what_it_took_and_nothing_else(ledger: Ledger) -> None:
+    fill(ledger, ("ann", 1), ("bob", 1), ("cat", 1))
+    mine, others, waiting = claimed(ledger, in_flight=3)
+    for lease, worker in ((mine, "w-1"), (others, "w-2")):
+        with ledger.write() as tx:
+            assert verbs.take(tx, lease.id, lease.epoch, lease.stage, worker=worker, now=START, times=TIMES) is not None
+    with ledger.write() as tx:
+        assert verbs.hand_back_all(tx, "w-1", now=at(1)) == 1
+    with ledger.write() as tx:
+        assert verbs.hand_back_all(tx, "w-1", now=at(1)) == 0
+    assert {row.id for row in table(ledger, leases)} == {others.id, waiting.id}
+    assert counted(ledger, "batches_handed_back") == 1
+    with pytest.raises(LeaseLost), ledger.write() as tx:
+        verbs.guard(tx, mine, now=at(1))  # what the worker still does for it commits nothing
+    (again,) = claimed(ledger, after=1, in_flight=3)  # at once, as they were
+    assert ids_of(ledger, again) == list(mine.jobs)
+    assert {(row.alone, row.attempts) for row in table(ledger, jobs)} == {(False, 0)}
+
+
 def test_the_jobs_of_a_dead_workers_batch_are_retried_alone_and_spend_nothing(ledger: Ledger) -> None:
     lease = batch(ledger, ("ann", 2), ("bob", 1))
     with ledger.write() as tx:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import socket
+import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from memline import Memory, observing
-from memline.contracts.errors import ConfigurationError
-from memline.exporting import Exporter
+from memline.contracts.errors import ConfigurationError, MissingPackage
+from memline.contracts.metrics import Gauge
+from memline.exporting import Exporter, _Part
 from memline.settings import Settings, load_settings
+from memline.telemetry.exposition import Figures
 from memline.telemetry.metrics_server import MetricsServer
 from tests.services import PostgresServer, Proxy, RedisServer, free_port, in_child
 
@@ -90,6 +95,24 @@ def test_redis_that_is_away_or_full_of_silence_holds_up_nothing(tmp_path: Path, 
         proxy.close()
 
 
+def test_two_scrapes_at_once_have_the_same_answer() -> None:
+    """A health check and Prometheus meet: neither is told that the part is away."""
+    go, begun = threading.Event(), []
+
+    def slow() -> Figures:
+        begun.append(1)
+        assert go.wait(20)
+        return one()
+
+    part = _Part("ledger", slow)
+    first, second = part.ask(), part.ask()
+    assert first.answer(0.0) is None, "it is waited for, but not for ever"
+    go.set()
+    until = time.monotonic() + 20
+    assert first.answer(until) is second.answer(until) is not None and len(begun) == 1
+    assert part.ask().answer(until) is not None and len(begun) == 2
+
+
 def test_a_ledger_that_is_away_holds_up_nothing(tmp_path: Path, postgres_server: PostgresServer, redis_server: RedisServer) -> None:
     gone = f"postgresql://postgres@127.0.0.1:{free_port()}/nothing"
     found = page_of(settings_in(tmp_path, ledger_url=gone, redis_url=redis_server.url))
@@ -137,40 +160,83 @@ def test_spooled_turns_are_told_by_their_bytes(tmp_path: Path) -> None:
     with Memory(settings=settings) as memory:
         memory.add("I like marmalade", user_id="ann")
         found = page_of(settings)
+        (spooled,) = (tmp_path / "spool").glob("*.jsonl")
+        spooled.with_suffix(".torn").write_bytes(b"no turn")  # it stays, and must not alert for ever
+        assert page_of(settings)["memline_spool_bytes"] == found["memline_spool_bytes"] == spooled.stat().st_size
     assert found["memline_spool_bytes"] > 0 and found["memline_turns_handed_over_total spooled"] == 1
 
 
 def test_a_port_that_is_taken_is_told_and_a_child_does_not_hold_it() -> None:
-    server = MetricsServer(lambda: "page", host="127.0.0.1", port=0)
-
-    def get() -> bytes:
-        with urlopen(f"http://127.0.0.1:{server.port}/metrics", timeout=5) as response:
-            return bytes(response.read())
-
-    assert get() == b"page"
+    server = MetricsServer(one, host="127.0.0.1", port=0)
+    assert "test_level 1.0" in get(server)
     with pytest.raises(ConfigurationError, match=f"127.0.0.1:{server.port}.*MEMLINE_METRICS_PORT"):
-        MetricsServer(lambda: "page", host="127.0.0.1", port=server.port)
+        MetricsServer(one, host="127.0.0.1", port=server.port)
     assert in_child(lambda: server._server.socket.fileno()) == -1
-    assert get() == b"page", "the parent goes on"
+    assert "test_level 1.0" in get(server), "the parent goes on"
     server.close()
 
 
-def test_a_page_that_breaks_is_an_error_of_that_scrape_alone() -> None:
+def one() -> Figures:
+    figures = Figures()
+    figures.put(Gauge("test_level", "Level."), (), 1)
+    return figures
+
+
+def get(server: MetricsServer, query: str = "", **headers: str) -> str:
+    with urlopen(Request(f"http://127.0.0.1:{server.port}/metrics{query}", headers=headers), timeout=5) as response:
+        return str(response.headers["Content-Type"]) + "\n" + response.read().decode()
+
+
+def test_prometheus_gets_the_format_it_asks_for() -> None:
+    server = MetricsServer(one, host="127.0.0.1", port=0)
+    assert get(server).startswith("text/plain; version=0.0.4")
+    opened = get(server, Accept="application/openmetrics-text; version=1.0.0")
+    assert opened.startswith("application/openmetrics-text; version=1.0.0") and opened.endswith("# EOF\n")
+    assert "test_level 1.0" in get(server, "?name[]=test_level") and "test_level" not in get(server, "?name[]=test_other")
+    server.close()
+
+
+def test_a_client_that_says_nothing_is_let_go_and_holds_up_nobody(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("memline.telemetry.metrics_server._Impatient.timeout", 0.2)
+    server = MetricsServer(one, host="127.0.0.1", port=0)
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as silent:
+        assert "test_level 1.0" in get(server)
+        assert silent.recv(1) == b"", "it was closed"
+    server.close()
+    assert capsys.readouterr().err == ""
+
+
+def test_a_page_that_breaks_is_an_error_of_that_scrape_alone(capfd: pytest.CaptureFixture[str]) -> None:
     from urllib.error import HTTPError
 
-    pages = iter(["", "page"])
+    rounds = iter([False, True])
 
-    def page() -> str:
-        found = next(pages)
-        if not found:
+    def figures() -> Figures:
+        if not next(rounds):
             raise ValueError("a text that must not be told")
-        return found
+        return one()
 
-    server = MetricsServer(page, host="127.0.0.1", port=0)
+    server = MetricsServer(figures, host="127.0.0.1", port=0)
     with pytest.raises(HTTPError, match="500") as caught:
         urlopen(f"http://127.0.0.1:{server.port}/metrics", timeout=5)
-    assert b"must not" not in caught.value.read()
+    assert b"must not" not in caught.value.read() and "must not" not in capfd.readouterr().err
     caught.value.close()
-    with urlopen(f"http://127.0.0.1:{server.port}/metrics", timeout=5) as response:
-        assert response.read() == b"page"
+    assert "test_level 1.0" in get(server)
     server.close()
+
+
+def test_without_prometheus_client_counting_goes_on_and_showing_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = settings_in(tmp_path)
+    with monkeypatch.context() as patch, closing(Exporter(settings)) as exporter:
+        patch.setitem(sys.modules, "prometheus_client", None)
+        with Memory(settings=settings) as memory:
+            memory.add("I like marmalade", user_id="ann", wait=True)
+        with pytest.raises(MissingPackage, match=r"memline\[observe\]"):
+            exporter.page()
+        with pytest.raises(MissingPackage, match=r"memline\[observe\]"):
+            MetricsServer(exporter.figures, host="127.0.0.1", port=0)
+    assert page_of(settings)["memline_turn_committed_seconds_count"] == 1

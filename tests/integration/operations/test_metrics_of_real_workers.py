@@ -173,7 +173,7 @@ def test_the_exporter_says_what_the_ledger_and_redis_hold_and_what_applications_
     found = stack.scrape(stack.exporter)
     assert total(found, "memline_up", part="ledger") == total(found, "memline_up", part="redis") == 1
     assert total(found, "memline_oldest_turn_seconds") == total(found, "memline_outbox_oldest_seconds") == 0
-    assert total(found, "memline_jobs_unfinished") == total(found, "memline_jobs_failed") == total(found, "memline_stream_entries") == 0
+    assert total(found, "memline_jobs_unfinished") == total(found, "memline_failed_jobs") == total(found, "memline_stream_entries") == 0
     assert total(found, "memline_redis_memory_bytes", what="used") > 0
     assert total(found, "memline_turns_handed_over_total", receipt="queued") == stack.turns
     assert total(found, "memline_search_seconds_count", outcome="whole") == stack.rounds
@@ -195,9 +195,9 @@ def test_the_command_prints_everything_once(stack: Running) -> None:
     assert total(found, "memline_search_seconds_count") == stack.rounds and total(found, "memline_up") == 2
 
 
-def test_only_metrics_are_served(stack: Running) -> None:
-    with pytest.raises(HTTPError, match="404") as caught:
-        urlopen(f"http://127.0.0.1:{stack.exporter}/", timeout=5)
+def test_metrics_are_read_and_nothing_can_be_sent(stack: Running) -> None:
+    with pytest.raises(HTTPError, match="405") as caught:
+        urlopen(f"http://127.0.0.1:{stack.exporter}/metrics", data=b"", timeout=5)
     caught.value.close()
 
 
@@ -237,7 +237,7 @@ def test_a_worker_that_is_killed_and_started_again_goes_on_counting(stack: Runni
     after = stack.scrape(stack.main)
     assert total(after, "memline_turn_committed_seconds_count") == before, "none lost, none counted twice"
     files = [path.name for path in (Path(stack.settings["MEMLINE_HOME"]) / "metrics").iterdir() if path.suffix == ".counts"]
-    assert len([name for name in files if name.startswith(f"port-{stack.main}.")]) <= 1
+    assert len([name for name in files if name.startswith(f"port-{stack.main}-")]) <= 1
 
 
 def test_no_id_and_no_text_is_in_any_page(stack: Running) -> None:

@@ -416,8 +416,8 @@ def test_two_who_erase_one_subject_at_once_are_one_erasure_and_the_later_touches
 #: Tables that hold nothing of a subject: ids of memories in the feed of changes, counts, names of namespaces and leases, and what an
 #: erasure itself leaves.
 _FREE = {
-    "changes", "counters", "erased_numbers", "erased_turns", "erasure_objects", "index_tenants", "leases", "ledger_meta", "lost_turns",
-    "marks", "namespace_options", "subjects", "tombstones", "usage",
+    "changes", "counters", "erased_numbers", "erased_turns", "erasure_objects", "heartbeats", "index_tenants", "leases", "ledger_meta",
+    "lost_turns", "marks", "namespace_options", "subjects", "tombstones", "usage",
 }  # fmt: skip
 
 

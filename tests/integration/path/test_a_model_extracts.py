@@ -95,3 +95,26 @@ def test_a_slow_call_for_one_lane_holds_back_no_other(memory: Memory, simulator:
         receipt.wait(30)
     assert not slow.seen.status.ended or slow.status is Status.SEARCHABLE
     slow.wait(30)
+
+
+def test_a_turn_of_200_000_characters_is_read_to_its_end(memory: Memory, simulator: Simulator) -> None:
+    before = simulator.counts.get("/v1/chat/completions", 0)
+    filler = "The weather was discussed at length and nothing came of it. " * 1660
+    text = f"My locker code is Bergen-417. {filler}My badge code is Kyoto-932. {filler}My garage code is Lima-205."
+    assert len(text) > 190_000
+    receipt = memory.add(text, user_id="long").wait(120)
+    assert receipt.notes["windows"] == simulator.counts["/v1/chat/completions"] - before > 3
+    kept = " ".join(result["memory"] for result in receipt.results)
+    assert [mark in kept for mark in ("Bergen-417", "Kyoto-932", "Lima-205")] == [True] * 3
+    for mark in ("Bergen-417", "Kyoto-932", "Lima-205"):
+        assert mark in memory.search(mark, filters={"user_id": "long"})["results"][0]["memory"]
+
+
+def test_turns_that_wait_are_extracted_together_each_with_its_own_receipt(memory: Memory, simulator: Simulator) -> None:
+    before = simulator.counts.get("/v1/chat/completions", 0)
+    simulator.script(Step(delay=1.5))
+    receipts = [memory.add(f"I bought {thing}.", user_id="buyer") for thing in ("a lamp", "a desk", "a chair", "a rug", "a clock", "a vase")]
+    found = [receipt.wait(60).results for receipt in receipts]
+    assert [["User bought a lamp."], ["User bought a desk."], ["User bought a chair."]] == [[r["memory"] for r in each] for each in found[:3]]
+    assert all(len(each) == 1 for each in found)
+    assert simulator.counts["/v1/chat/completions"] - before < len(receipts)

@@ -25,6 +25,7 @@ from memline.search.searcher import Searcher
 from tests.acceptance.program import Program
 from tests.integration.path.stacks import Stack
 from tests.services import RedisServer
+from tests.workers import Worker
 
 #: What a check does not take away: names of the ledger itself, counts of what happened, who is at work, and the tombstone of its subject.
 STAYS = {"ledger_meta", "counters", "heartbeats", "tombstones"}
@@ -125,6 +126,20 @@ def test_what_a_killed_check_has_left_is_taken_away_by_its_name(stack: Stack, op
     assert "rows" in program.run("check", "--clean", left.namespace).stderr
     assert rows(stack) == before
     assert "begins with" in program.run("check", "--clean", "default", exit_code=1).stderr
+
+
+def test_a_turn_that_is_still_on_its_way_is_waited_for(tmp_path: Path, redis: RedisServer) -> None:
+    """Forgotten before it came, the namespace would have it as a new turn."""
+    variables = {"MEMLINE_HOME": str(tmp_path / "home"), "MEMLINE_REDIS_URL": redis.url}
+    with Memory(check_run.fresh_namespace(), settings=Stack("celery", variables).settings()) as memory:
+        memory.add("Ann keeps her bicycle in garage 4417.", user_id=check_samples.ANN, infer=False)
+        with pytest.raises(WaitTimeout, match="1 turns"):
+            check_run.clean(memory, memory._house, timeout=0)
+        with Worker(variables):
+            check_run.clean(memory, memory._house, timeout=60)
+        with memory._house.ledger.read() as connection:
+            assert rows_of_namespace(connection, memory.namespace) == {}
+        assert memory._house.stream.length() == 0
 
 
 def test_a_namespace_that_is_in_use_is_not_forgotten(opened: Memory) -> None:

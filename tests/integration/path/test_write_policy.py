@@ -92,7 +92,7 @@ def test_a_secret_is_nowhere_and_what_was_said_around_it_is_everywhere(
     with stack.memory("secrets") as memory:
         metadata = {"note": f"pays by {CARD}", "password": PASSWORD}
         receipt = memory.add(SAID, **ANN, metadata=metadata, prompt=f"{KEY} is mine", idempotency_key="k").wait(60)
-        assert receipt.refresh().masked == {"api_key": 2, "card": 2, "password": 2, "private_key": 1}
+        assert receipt.masked == {"api_key": 2, "card": 2, "password": 2, "private_key": 1}
         kept = memory.add(f"The code of the gate is 4711, the card {CARD}.", **ANN, infer=False, wait=True)["results"]
         assert kept[0]["memory"] == "The code of the gate is 4711, the card [masked: card number]."
         changed = memory.update(kept[0]["id"], f"The token is {KEY}", metadata={"card": CARD}, reason=f"password: {PASSWORD}")
@@ -132,7 +132,7 @@ def test_while_redis_is_away_the_spool_holds_no_secret(tmp_path: Path, stack: St
     with stack.memory("spooled", redis_url="redis://127.0.0.1:1/0", home=tmp_path) as memory:
         receipt = memory.add(SAID, **ANN)
         assert receipt.seen.status == "spooled"
-        assert receipt.seen.masked == {"api_key": 1, "card": 1, "password": 1, "private_key": 1}
+        assert receipt.masked == {"api_key": 1, "card": 1, "password": 1, "private_key": 1}
         assert in_files(tmp_path, "[masked: password]")
         assert all(in_files(tmp_path, secret) == [] for secret in SECRETS)
 

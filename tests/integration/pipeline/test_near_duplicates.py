@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from memline.ledger.counters import read_counters
 from memline.ledger.receipts import receipt_state
 from memline.ledger.schema import jobs, memories
 from memline.ledger.session import Ledger
 from memline.pipeline.near import NEAR
-from tests.parts import LineExtractor, accept, make_parts, make_relay, make_turn, run_all, table
+from memline.search.index.port import Nominee
+from tests.parts import LineExtractor, MemoryIndex, accept, make_parts, make_relay, make_turn, run_all, table
 
 
 def test_a_fact_close_to_a_memory_is_kept_and_says_so(ledger: Ledger) -> None:
@@ -67,3 +71,24 @@ def test_who_extracted_is_who_gave_the_reply_and_not_who_runs_now(ledger: Ledger
     new = make_parts(ledger, clock=old.clock)
     assert stage(new, current) is not None
     assert table(ledger, jobs)[0].extractor == "lines/prompt-1"
+
+
+def test_an_index_that_is_away_is_asked_once_a_batch_counted_and_holds_nobody_up(ledger: Ledger) -> None:
+    class Away(MemoryIndex):
+        asked = 0
+
+        def nearest(self, *args: Any, **options: Any) -> list[Nominee]:
+            self.asked += 1
+            return super().nearest(*args, **options)
+
+    index = Away()
+    parts = make_parts(ledger, index=index)
+    accept(parts, make_turn("User likes tea", id="a"), make_turn("User likes milk", id="b", user="bob"))
+    run_all(parts)
+    index.away, index.asked = True, 0
+    accept(parts, *(make_turn(f"User likes tea {number}", id=f"t{number}") for number in range(3)))
+    run_all(parts)
+    assert len(table(ledger, memories, memories.c.state == "live")) == 5
+    assert index.asked == 1
+    with ledger.read() as connection:
+        assert read_counters(connection)["near_unseen"] == 3

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from memline.contracts.errors import ProviderRefused, ProviderUnavailable
+from memline.ledger.claim import ClaimLimits
 from memline.ledger.counters import read_counters
 from memline.ledger.jobs import retry_job
 from memline.ledger.session import Ledger
@@ -70,15 +71,31 @@ def test_a_turn_that_fails_its_server_alone_ends_and_the_others_do_not_wait_for_
     parts = make_parts(ledger, extractor=extractor, retry=RETRY)
     accept(parts, make_turn("poison", id="a"))
     run_all(parts)
-    for number in range(3):
-        assert state(ledger, "a")[:3] == ("accepted", "extract", number)
+    for number, spent in enumerate((0, 0, 1, 2)):  # the first makes it a suspect, which is tried alone
+        assert state(ledger, "a") == ("accepted", "extract", spent, number > 0)
         clock(parts).advance(0.5)  # it is not due yet
         accept(parts, make_turn(f"fine {number}", user=f"user-{number}"))
         run_all(parts)  # somebody else is answered
         run_later(parts)
     assert state(ledger, "a")[0] == "failed"
     assert "while other calls were answered" in (job_of(ledger, "a").reason or "")
-    assert len(live(ledger)) == 3 and counter(ledger, "jobs_failed") == 1
+    assert len(live(ledger)) == 4 and counter(ledger, "jobs_failed") == 1
+
+
+def test_a_text_that_fails_its_embedder_takes_none_of_its_batch_with_it(ledger: Ledger) -> None:
+    embedder = TrigramEmbedder(paid=True, fail=failing_for("poison", lambda: ProviderUnavailable("HTTP 500")))
+    parts = make_parts(ledger, embedder=embedder, retry=RETRY, limits=ClaimLimits(in_flight=1))
+    turns = [make_turn("poison" if number == 3 else f"fact {number}", id=f"job-{number}", user=f"user-{number}") for number in range(8)]
+    accept(parts, *turns)
+    run_all(parts)
+    assert live(ledger) == []
+    for number in range(6):
+        clock(parts).advance(0.5)
+        accept(parts, make_turn(f"fine {number}", user=f"other-{number}"))
+        run_all(parts)
+        run_later(parts)
+    assert len(live(ledger)) == 7 + 6 and counter(ledger, "jobs_failed") == 1
+    assert state(ledger, "job-3")[0] == "failed"
 
 
 def test_a_failed_job_is_replayed_when_its_provider_is_well(ledger: Ledger) -> None:

@@ -199,3 +199,29 @@ def test_progress_is_told_until_everything_is_through() -> None:
     run.finish()
     assert run.on_the_way == 0 and told[-1] == run.tally.new == 40
     assert told == sorted(told)
+
+
+def test_imported_turns_are_masked_and_a_refused_one_is_a_bad_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = write(tmp_path / "turns.jsonl", line("My password is hunter2!"), line("Pay with 4929 1234 5678 9008.", user_id="ann"))
+    found = memline_json("import", str(file))
+    assert (found["new"], found["memories"]) == (2, 2)
+    assert memories() == ["My password is [masked: password]"]
+    assert memline_json("import", str(file))["known"] == 2
+    monkeypatch.setenv("MEMLINE_WRITE_POLICY", "password=refuse")
+    refused = memline("import", str(file), exit_code=1).stderr
+    assert "line 1" in refused and "write policy refuses (password)" in refused and "hunter2" not in refused
+
+
+def test_imported_memories_are_masked_with_their_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEMLINE_WRITE_POLICY", "password=keep")
+    memline("import", str(write(tmp_path / "turns.jsonl", line("My password is hunter2!", metadata={"password": "sunflower"}))))
+    export = tmp_path / "export.jsonl"
+    memline("export", "--all", "--output", str(export), "--vectors")
+    assert "hunter2" in export.read_text(encoding="utf-8")
+    monkeypatch.delenv("MEMLINE_WRITE_POLICY")
+    found = memline_json("--namespace", "other", "import", str(export), "--new-ids")
+    assert (found["new"], found["vectors_used"]) == (1, 0)
+    assert found["masked"]["password"] >= 2
+    (item,) = memline_json("--namespace", "other", "list", "-u", "mei")["results"]
+    assert (item["memory"], item["metadata"]) == ("My password is [masked: password]", {"password": "[masked: password]"})
+    assert "hunter2" not in json.dumps(memline_json("--namespace", "other", "history", item["id"]))

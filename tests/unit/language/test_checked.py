@@ -23,5 +23,5 @@ def test_vectors_come_back_as_float32() -> None:
     "answer", [None, "ab", [[1, 0]], [[1, 0], [1]], [[1, 0, 0], [1, 0, 0]], [[1, float("nan")], [1, 0]], [[float("inf"), 0], [1, 0]], 7]
 )
 def test_rubbish_is_refused(answer: Any) -> None:
-    with pytest.raises(ProviderRefused, match="no 2 finite vectors of 2 dimensions|vectors of dimension 3, its own is 2"):
+    with pytest.raises(ProviderRefused, match=r"no 2 finite vectors of 2 dimensions|vectors of dimension 3, its own is 2"):
         checked_vectors(EMBEDDER, answer, 2)

@@ -7,8 +7,10 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -39,6 +41,21 @@ TOOK.observe(1.5)
 LEVEL.set(float(sys.argv[3]))
 print("counted", flush=True)
 sys.stdin.read()
+"""
+
+
+#: One that writes two numbers in turns until it is killed.
+_FLICKERING = """
+import sys
+from pathlib import Path
+from memline.telemetry.counts_file import CountsFile
+file = CountsFile(Path(sys.argv[1]))
+place = file.place(("c", "x"), 1)
+file.set(place, -1.0)
+print("ready", flush=True)
+while True:
+    file.set(place, 3.141592653589793)
+    file.set(place, -1.0)
 """
 
 
@@ -144,6 +161,68 @@ def test_a_group_is_read_alone_and_all_groups_together(tmp_path: Path) -> None:
     CountsFolder(tmp_path).take_in_the_dead()
     assert (said(tmp_path, group), said(tmp_path, port_group(None)), said(tmp_path)) == (3, 4, 7)
     other.end()
+
+
+def test_workers_of_two_containers_that_share_folder_and_port_are_not_taken_for_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups = []
+    for host in ("worker-1", "worker-2"):
+        monkeypatch.setattr("socket.gethostname", lambda host=host: host)
+        groups.append(port_group(9465))
+        Counting(tmp_path, len(groups), groups[-1]).end()
+    CountsFolder(tmp_path).take_in_the_dead()
+    assert [said(tmp_path, group) for group in groups] == [1, 2] and said(tmp_path) == 3
+
+
+def test_the_past_of_a_container_that_does_not_come_back_is_removed_after_a_week(tmp_path: Path) -> None:
+    gone, back = "port-9465-00000001", "port-9465-00000002"
+    for group in (gone, back, "machine"):
+        Counting(tmp_path, 1, group).end()
+    CountsFolder(tmp_path).take_in_the_dead()
+    there = Counting(tmp_path, 1, back)
+    for path in tmp_path.glob("*.past"):
+        os.utime(path, (time.time() - 8 * 86_400,) * 2)
+    CountsFolder(tmp_path).take_in_the_dead()
+    there.end()
+    assert (said(tmp_path, gone), said(tmp_path, back), said(tmp_path, "machine")) == (0, 2, 1)
+
+
+def test_a_child_that_is_forked_while_the_folder_is_locked_does_not_keep_the_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = CountsFolder(tmp_path)
+    of_the_child: list[int] = []
+    plain = os.open
+
+    def opened(*given: Any) -> int:
+        handle = plain(*given)
+        of_the_child.append(os.dup(handle))  # the same open file, as in a child
+        return handle
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", opened)
+        with folder._locked(wait=False) as ours:
+            assert ours
+    with folder._locked(wait=False) as ours:
+        assert ours and of_the_child
+    for handle in of_the_child:
+        os.close(handle)
+
+
+def test_no_reader_sees_half_a_number(tmp_path: Path) -> None:
+    """A counter that falls for a moment looks like a restart to Prometheus, which then adds all of it once more."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", _FLICKERING, str(tmp_path / "machine.1-ab.counts")], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None and process.stdout.readline() == "ready\n"
+    seen: set[tuple[float, ...]] = set()
+    with (tmp_path / "machine.1-ab.counts").open("rb", buffering=0) as file:
+        for _ in range(20_000):
+            file.seek(0)
+            seen |= {values for _, values in read_counts(file.read(64))}
+    process.kill()
+    process.wait(20)
+    process.stdout.close()
+    assert seen <= {(-1.0,), (3.141592653589793,)} and seen
 
 
 def test_a_forked_child_counts_in_a_file_of_its_own(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from celery.signals import setup_logging
 
 from memline.contracts.about import about, about_of, at_hand, told
 from memline.contracts.errors import ProviderRefused
+from memline.telemetry import logs
 from memline.telemetry.logs import JsonLines, TextLines, install
 
 CANARY = "Dora keeps bees"
@@ -110,12 +111,12 @@ def _logging_as_it_was() -> Iterator[None]:
     root = logging.getLogger()
     names = ["memline", "celery", "kombu", "billiard"]
     kept = root.handlers[:], root.level, {name: logging.getLogger(name).level for name in names}
-    hooks = sys.excepthook, threading.excepthook, warnings.showwarning
+    hooks = sys.excepthook, threading.excepthook, warnings.showwarning, sys.unraisablehook
     yield
     root.handlers[:], root.level = kept[0], kept[1]
     for name, level in kept[2].items():
         logging.getLogger(name).setLevel(level)
-    sys.excepthook, threading.excepthook, warnings.showwarning = hooks
+    sys.excepthook, threading.excepthook, warnings.showwarning, sys.unraisablehook = hooks
     setup_logging.disconnect(dispatch_uid="memline.logs")
 
 
@@ -141,3 +142,48 @@ def test_installed_it_takes_every_line_warning_and_uncaught_error_of_the_process
     assert [line["error"]["type"] for line in lines if "error" in line] == ["IndexError", "KeyError"]
     assert CANARY not in out.getvalue()
     assert setup_logging.send(sender=None)  # somebody listens: Celery sets up nothing
+
+
+@pytest.mark.usefixtures("_logging_as_it_was")
+def test_a_line_that_can_not_be_shown_is_told_by_its_place_without_its_values(capsys: pytest.CaptureFixture[str]) -> None:
+    out = io.StringIO()
+    install("info", "json", stream=out)
+    logging.getLogger("memline.x").info("%d", CANARY)
+    assert out.getvalue().startswith("a line of memline.x at test_logs:") and out.getvalue().endswith("TypeError\n")
+    assert CANARY not in out.getvalue() + capsys.readouterr().err
+    out.close()
+    logging.getLogger("memline.x").info("fine")  # the stream is gone: nobody to tell, and no harm
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.usefixtures("_logging_as_it_was")
+def test_an_error_that_could_not_be_raised_is_a_line_without_its_words(capsys: pytest.CaptureFixture[str]) -> None:
+    out = io.StringIO()
+    install("info", "json", stream=out)
+
+    class Ends:
+        def __del__(self) -> None:
+            raise ValueError(CANARY)
+
+    Ends()
+    line = json.loads(out.getvalue())
+    assert (line["level"], line["error"]["type"]) == ("error", "ValueError")
+    assert CANARY not in out.getvalue() + capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("_logging_as_it_was")
+def test_a_package_in_a_folder_named_memline_is_none_of_ours() -> None:
+    out = io.StringIO()
+    install("info", "json", stream=out)
+    show = warnings.showwarning
+    show(UserWarning(CANARY), UserWarning, "/srv/memline/lib/python3/site-packages/other/x.py", 3)
+    show(UserWarning("the words are ours"), UserWarning, logs.__file__, 3)
+    told = [json.loads(line)["event"] for line in out.getvalue().splitlines()]
+    assert told == ["UserWarning at site-packages/other/x.py:3", "UserWarning: the words are ours (memline/telemetry/logs.py:3)"]
+
+
+def test_no_character_breaks_a_line_in_two() -> None:
+    line = JsonLines().format(record("memline.x", "one\ntwo\x85three\u2028four\u2029five"))
+    assert len(line.splitlines()) == 1
+    assert json.loads(line)["event"] == "one\ntwo\x85three\u2028four\u2029five"
+    assert len(TextLines().format(record("memline.x", "one\ntwo\x85three\u2028four")).splitlines()) == 1

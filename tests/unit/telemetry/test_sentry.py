@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import sentry_sdk
+from sentry_sdk.integrations.dedupe import DedupeIntegration
 
 from memline.contracts import incidents
 from memline.contracts.about import about
@@ -17,6 +18,9 @@ from memline.telemetry.scrub import scrub_breadcrumb, scrub_event, scrub_transac
 from memline.telemetry.sentry import MOST_FAILED, SentryIncidents, open_sentry
 
 SECRET = "Dora keeps bees"
+
+#: A project of Sentry's where nobody listens.
+NOWHERE = "http://key@127.0.0.1:9/1"
 
 
 def full_event() -> dict[str, Any]:
@@ -171,6 +175,62 @@ def test_a_loop_checks_in_once_a_minute_and_says_when_it_failed(sentry: SentryIn
     sentry.round_ended("reconcile", every=900.0, seconds=60, error=None)
     config = client.events[-1]["monitor_config"]
     assert (config["schedule"]["value"], config["checkin_margin"], config["max_runtime"]) == (15, 15, 30)
+
+
+def test_an_application_that_embeds_the_engine_checks_in_nowhere(client: Client) -> None:
+    SentryIncidents(client, "application").round_ended("reconcile", every=5, seconds=1, error=None)  # type: ignore[arg-type]
+    assert client.events == []
+
+
+def test_the_applications_own_sentry_reports_the_same_error_and_its_processors_meet_none_of_memlines() -> None:
+    reported: list[str] = []
+    met: list[str] = []
+
+    def before_send(event: Any, hint: Any) -> None:
+        reported.append(event["exception"]["values"][-1]["type"])
+
+    def processor(event: Any, hint: Any) -> Any:
+        met.append("app" if "role" not in event.get("tags", {}) else "memline")
+        return event
+
+    dedupe = [DedupeIntegration()]
+    own = sentry_sdk.Client(NOWHERE, default_integrations=False, integrations=dedupe, before_send=before_send)
+    ours = open_sentry(NOWHERE, role="application", environment="tests", release="memline@0", timeout=0)
+    with sentry_sdk.new_scope() as scope:
+        scope.set_client(own)
+        scope.add_event_processor(processor)
+        try:
+            raise RuntimeError(SECRET)
+        except RuntimeError as error:
+            ours.broke("search", error)
+            sentry_sdk.capture_exception(error)
+    ours.close()
+    own.close(timeout=0)
+    assert (reported, met) == (["RuntimeError"], ["app"])
+
+
+def test_notes_that_somebody_added_to_an_error_of_memlines_are_not_told(sentry: SentryIncidents, client: Client) -> None:
+    error = ServiceUnavailable("Redis does not answer.")
+    error.add_note(SECRET)
+    sentry.broke("loop relay", error)
+    assert SECRET in json.dumps(client.events)  # the SDK takes them along
+    told = scrub_event(client.events[0], {})
+    assert [value["value"] for value in told["exception"]["values"]] == ["Redis does not answer."]
+
+
+def test_who_tells_of_a_failure_does_not_fail_by_telling(
+    sentry: SentryIncidents, client: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise ValueError(SECRET)
+
+    monkeypatch.setattr("sentry_sdk.utils.event_from_exception", broken)
+    sentry.broke("loop relay", RuntimeError())
+    monkeypatch.setattr(client, "capture_event", broken)
+    sentry.job_failed(failed())
+    sentry.round_ended("sweep", every=1, seconds=1, error=None)
+    assert [record.getMessage() for record in caplog.records] == ["Sentry could not be told: ValueError"] * 3
+    assert client.events == []
 
 
 def test_what_the_caller_gave_is_nobodys_incident() -> None:

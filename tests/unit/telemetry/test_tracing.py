@@ -13,10 +13,12 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 
+import memline.telemetry.tracing
 from memline.contracts import tracing
 from memline.contracts.errors import ConfigurationError
 from memline.contracts.turn import Turn
-from memline.telemetry.tracing import OpenTelemetry, collector_provider
+from memline.telemetry.tracing import LastSpans, OpenTelemetry, collector_provider
+from tests.listeners import Collector
 from tests.parts import make_turn
 
 FAR = f"00-{7:032x}-{9:016x}-01"
@@ -87,6 +89,60 @@ def test_of_several_each_has_a_span_in_its_own_trace_and_children_also_in_thread
     assert stages["one"].attributes == {"memline.job": "one", "memline.batch_size": 3, "memline.stage": "extract"}
     assert one(kept, "ask").parent.span_id == stages["two"].context.span_id  # type: ignore[union-attr]
     assert names(kept).count("ask") == 1 and "what is done for all" not in names(kept)
+
+
+def test_in_a_batch_of_several_the_only_traced_one_is_not_where_the_others_work_is_told(kept: InMemorySpanExporter) -> None:
+    with tracing.each("stage", {"one": FAR, "two": None}):
+        assert tracing.current() is None
+        with tracing.inner("what is done for both"), tracing.span_of("one", "ask"):
+            pass
+    assert names(kept) == ["ask", "stage"]
+    with tracing.each("stage", {"one": FAR}):
+        assert tracing.current() is not None
+
+
+def test_spans_of_a_block_that_raises_end_and_nothing_is_current_behind_it(kept: InMemorySpanExporter) -> None:
+    for parents in ({"one": FAR}, {"one": FAR, "two": FAR}):
+        with pytest.raises(ValueError, match="bees"), tracing.each("stage", parents):
+            raise ValueError("Dora keeps bees")
+        assert tracing.current() is None
+        with tracing.span_of("one", "ask"):
+            pass
+    assert names(kept) == ["stage"] * 3
+    assert {span.status.description for span in kept.get_finished_spans()} == {"ValueError"}
+    assert all(span.events == () for span in kept.get_finished_spans())
+
+
+def test_a_parent_that_is_none_of_a_traceparent_begins_a_trace_of_its_own(kept: InMemorySpanExporter) -> None:
+    for parent in ("", "x" * 100_000, f"ff-{7:032x}-{9:016x}-01", f"00-{0:032x}-{0:016x}-01"):
+        with tracing.span("a", parent=parent):
+            pass
+    assert [span.parent for span in kept.get_finished_spans()] == [None] * 4
+
+
+def test_a_collector_that_is_away_holds_the_end_of_a_process_up_for_a_moment_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    for_ever = threading.Event()
+    begun = threading.Event()
+
+    class Stuck:
+        def shutdown(self) -> None:
+            begun.set()
+            for_ever.wait()
+
+    monkeypatch.setattr(memline.telemetry.tracing, "_LAST", 0.01)
+    LastSpans(Stuck())()  # type: ignore[arg-type]
+    assert begun.wait(10)
+    for_ever.set()
+
+
+def test_what_a_provider_holds_is_sent_when_the_process_ends() -> None:
+    with Collector() as collector:
+        provider = collector_provider(collector.endpoint, rate=1.0, service="s", version="v")
+        last = LastSpans(provider)
+        with OpenTelemetry(provider).span("a", None, {}):
+            pass
+        last()
+        assert [span.name for span in collector.spans] == ["a"]
 
 
 def test_an_error_is_told_by_its_class_without_its_words(kept: InMemorySpanExporter) -> None:
