@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 from memline.contracts import metrics
 from memline.contracts.clock import Clock, SystemClock
 from memline.contracts.errors import MemlineError, ServiceUnavailable
+from memline.producer.spool_file import SUFFIX
 from memline.settings import Settings
 from memline.telemetry.counts_folder import CountsFolder, port_group
-from memline.producer.spool_file import SUFFIX
 from memline.telemetry.exposition import Figures, exposition, figures_of
 
 if TYPE_CHECKING:

@@ -84,7 +84,7 @@ def _turns(frame: Frame) -> RenderableType:
         used, most = frame.gauge("redis_memory_bytes", "used"), frame.gauge("redis_memory_bytes", "max")
         full = bool(most) and used > 0.8 * most
         rows.append(("redis", text(f"{_size(used)} of {_size(most) if most else 'no limit'}", _warn(full))))
-    failed = frame.gauge("jobs_failed")
+    failed = frame.gauge("failed_jobs")
     if failed:
         rows.append(("failed", text(f"{failed:,.0f} jobs", "bold red")))
     return facts(rows)

@@ -15,7 +15,6 @@ from memline.cli.chosen import chosen
 from memline.cli.houses import open_house
 from memline.cli.screen import note
 from memline.contracts.errors import ConfigurationError
-from memline.observing import observe
 
 if TYPE_CHECKING:
     from memline.compose import House
@@ -60,6 +59,7 @@ def worker(
     ] = None,
 ) -> None:
     """Work until Ctrl-C or SIGTERM; what a stage has begun is finished first, or handed back within MEMLINE_STOP_WITHIN."""
+    from memline.observing import observe
     from memline.workers.worker import Roles
 
     roles = Roles(accept, relay, sweep, parse_stages(stages), concurrency, pool.value)

@@ -252,11 +252,12 @@ class ProviderUnavailable(ProviderError):
         message: str | None = None,
         *,
         retry_after: float | None = None,
-        cause: Literal["outage", "limit", "answer"] = "outage",
+        cause: Literal["outage", "limit", "held", "answer"] = "outage",
         answer_lost: bool = False,
     ) -> None:
-        """*cause*: it is away (outage), asks for fewer calls (limit), or sent something that is no answer (answer). *retry_after* in
-        seconds. *answer_lost*: the call may have been carried out, and paid, all the same.
+        """*cause*: it is away (outage), asks for fewer calls (limit), was not called, since a limit or its breaker holds calls back (held),
+        or sent something that is no answer (answer). *retry_after* in seconds. *answer_lost*: the call may have been carried out, and paid,
+        all the same.
         """
         super().__init__(message)
         self.retry_after, self.cause, self.answer_lost = retry_after, cause, answer_lost

@@ -24,6 +24,7 @@ __all__ = [
     "COMMITTED_SECONDS",
     "COST",
     "DUPLICATES",
+    "ERASURES_AGE",
     "ERASURES_UNFINISHED",
     "FAILURES",
     "HANDED_OVER",
@@ -130,7 +131,9 @@ BATCH_JOBS = Histogram(
 RETRIES = Counter("memline_job_retries_total", "Jobs that a stage put off for another try.", {"stage": STAGES, "reason": REASONS})
 FAILURES = Counter("memline_job_failures_total", "Jobs that ended failed, by the kind of reason.", {"stage": STAGES, "reason": REASONS})
 DUPLICATES = Counter("memline_duplicates_total", "Facts that a live memory of their scope said already; none was written.")
-LOOP_FAILURES = Counter("memline_loop_failures_total", "Rounds of a loop that ended in an error; the loop goes on.", {"loop": LOOPS})
+LOOP_FAILURES = Counter(
+    "memline_loop_failures_total", "Rounds of a loop that ended in an error; the loop goes on.", {"loop": (*LOOPS, "beat")}
+)
 RELAY_ROWS = Counter(
     "memline_relay_rows_total",
     "Outbox rows by what became of them: taken by the index, refused by it, or kept because the index did not answer at all.",
@@ -198,6 +201,7 @@ OUTBOX_ROWS = Gauge(
 )
 OUTBOX_AGE = Gauge("memline_outbox_oldest_seconds", "Seconds for which the oldest outbox row has waited; 0: none waits.")
 ERASURES_UNFINISHED = Gauge("memline_erasures_unfinished", "Erasures that were begun and have not come to their certificate.")
+ERASURES_AGE = Gauge("memline_erasures_oldest_seconds", "Seconds since the oldest erasure without its certificate began; 0: there is none.")
 LOOPS_BEATING = Gauge(
     "memline_loops",
     "Loops of all processes, by their heartbeats in the ledger. stuck: the process beats and the loop does not get on; dead: it beats no "

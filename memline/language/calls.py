@@ -110,6 +110,7 @@ class Link:
                 f"The model {self.model} at {self.server} was away {self.calls.breaker.failures} times in a row: "
                 f"it is left alone for {closed_for:.0f} s.",
                 retry_after=self._spread(closed_for),
+                cause="held",
                 answer_lost=lost > 0,
             )
         patience = max(0.0, min(self.times.patience, deadline - self.calls.clock()))
@@ -120,7 +121,7 @@ class Link:
             raise ProviderUnavailable(
                 f"The limit of calls of the model {self.model} at {self.server} is used up for {granted.wait:.0f} s.",
                 retry_after=self._spread(granted.wait),
-                cause="limit",
+                cause="held",
                 answer_lost=lost > 0,
             )
         if granted.wait > 0:

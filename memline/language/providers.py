@@ -10,8 +10,9 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from email.utils import parsedate_to_datetime
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
@@ -46,11 +47,11 @@ def make_client(api_key: str, base_url: str | None, timeout: float) -> openai.Op
         import openai
     except ImportError as error:
         raise MissingPackage("This setting needs the package openai: install memline[openai].") from error
-    client = openai.OpenAI(api_key=api_key or "none", base_url=base_url, timeout=timeout, max_retries=0)
-    # openai imports these when they are first asked for: by one thread, here. Several at a time meet modules that are half made, and the
-    # AttributeError costs a batch its calls.
-    _ = client.chat.completions, client.embeddings
-    return client
+    # Each call of openai looks into the module httpx, where somebody has imported it. Another thread that is in the middle of that (spaCy's
+    # packages do) would make the call an AttributeError; so it is imported here, whole, before the first call.
+    with suppress(ImportError):
+        import_module("httpx")
+    return openai.OpenAI(api_key=api_key or "none", base_url=base_url, timeout=timeout, max_retries=0)
 
 
 def host_of(base_url: str | None) -> str:

@@ -93,7 +93,16 @@ def _ready_units(tx: Connection, *, now: datetime, limits: ClaimLimits, paid: bo
     head = sa.select(sa.func.min(other.c.position)).where(open_ahead).correlate(lanes).scalar_subquery()
     together = paid and limits.paid_unit > 1
     rows = tx.execute(
-        sa.select(*_of_unit(together, jobs.c.position < head + limits.paid_unit), jobs.c.no, jobs.c.id, jobs.c.lane, jobs.c.stage, jobs.c.alone, jobs.c.infer, jobs.c.next_at)
+        sa.select(
+            *_of_unit(together, jobs.c.position < head + limits.paid_unit),
+            jobs.c.no,
+            jobs.c.id,
+            jobs.c.lane,
+            jobs.c.stage,
+            jobs.c.alone,
+            jobs.c.infer,
+            jobs.c.next_at,
+        )
         .join(lanes, lanes.c.key == jobs.c.lane)
         .where(
             jobs.c.lane.in_(list(order)),

@@ -30,7 +30,7 @@ def read_gauges(connection: Connection, *, now: datetime) -> list[Reading]:
         *_batches(connection),
         *_outbox(connection, now),
         *_loops(connection, now),
-        (metrics.ERASURES_UNFINISHED, (), _count(connection, tombstones, tombstones.c.finished_at.is_(None))),
+        *_erasures(connection, now),
     ]
 
 
@@ -82,12 +82,21 @@ def _outbox(connection: Connection, now: datetime) -> list[Reading]:
     ]
 
 
+def _erasures(connection: Connection, now: datetime) -> list[Reading]:
+    number, oldest = connection.execute(
+        sa.select(sa.func.count(), sa.func.min(tombstones.c.started_at)).where(tombstones.c.finished_at.is_(None))
+    ).one()
+    return [(metrics.ERASURES_UNFINISHED, (), float(number)), (metrics.ERASURES_AGE, (), _age(oldest, now))]
+
+
 def _loops(connection: Connection, now: datetime) -> list[Reading]:
     names, states = metrics.LOOPS_BEATING.labels.values()
     found = dict.fromkeys(product(names, states), 0.0)
     for beat in read_beats(connection):
-        state = "working" if beat.works(now) else "stuck" if beat.is_alive(now) else "dead"
-        if (beat.loop, state) in found:  # a newer memline may have other loops
+        # one that is in its first round, and in time, is none of these: it may take minutes, and nothing is wrong
+        stuck = beat.is_failing or beat.hangs(now)
+        state = "dead" if not beat.is_alive(now) else "stuck" if stuck else "working" if beat.works(now) else "starting"
+        if (beat.loop, state) in found:  # a newer memline may have other loops, too
             found[beat.loop, state] += 1
     return [(metrics.LOOPS_BEATING, labels, number) for labels, number in found.items()]
 

@@ -35,6 +35,12 @@ tombstones = Table(
     Column("counts", sa.JSON, nullable=False),
     Column("certificate", sa.JSON(none_as_null=True)),
     Index(None, "subject"),
+    Index(
+        "ix_tombstones_open",
+        "started_at",
+        sqlite_where=sa.text("finished_at IS NULL"),
+        postgresql_where=sa.text("finished_at IS NULL"),
+    ),
 )
 
 #: What is left of the jobs of an erased subject, and of its turns that came late: id and state.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from functools import cache
 from typing import Any
 
@@ -25,6 +25,7 @@ GROUPS = ("namespace", "day", "model", "call")
 _SUMS = ("calls", "repeated", "tokens_in", "tokens_cached", "tokens_out", "nanodollars", "unpriced")
 #: The name under which a job's own usage lies among its results.
 _OF_JOB = "usage"
+_NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +46,19 @@ class Used:
     unpriced: int
 
 
-def add_usage(tx: Connection, found: Sequence[Used], *, now: datetime) -> None:
-    """Adds to the rows of the day of *now*. To be called last in a transaction: many write the same rows."""
+def add_usage(tx: Connection, found: Sequence[Used], *, now: datetime, answered: Mapping[str, datetime] | None = None) -> None:
+    """Adds to the rows of the day of *now*; *answered*: by kind of call, when it was answered, where that was before.
+
+    To be called last in a transaction: many write the same rows.
+    """
     ordered = sorted(found, key=lambda each: (each.namespace, each.call, each.model))
-    if ordered:
-        tx.execute(_adding(tx.dialect.name), [{"day": now.date(), "last_at": now, **_columns(used)} for used in ordered])
+    rows = []
+    for used in ordered:
+        # a row that only counts repetitions tells of no answer
+        at = (answered or {}).get(used.call, now) if used.calls else _NEVER
+        rows.append({"day": now.date(), "last_at": at, **_columns(used)})
+    if rows:
+        tx.execute(_adding(tx.dialect.name), rows)
 
 
 def answered_since(connection: Connection, call: str, since: datetime) -> bool:
@@ -112,6 +121,7 @@ _EARLIER = open_jobs(
 def _adding(dialect: str) -> Any:
     statement = (postgresql if dialect == "postgresql" else sqlite).insert(usage)
     sums = {name: usage.c[name] + statement.excluded[name] for name in _SUMS}
+    later = sa.case((statement.excluded.last_at > usage.c.last_at, statement.excluded.last_at), else_=usage.c.last_at)
     return statement.on_conflict_do_update(
-        index_elements=["day", "namespace", "call", "model"], set_={**sums, "last_at": statement.excluded.last_at}
+        index_elements=["day", "namespace", "call", "model"], set_={**sums, "last_at": later}
     )

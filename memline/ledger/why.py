@@ -64,7 +64,7 @@ class Provenance:
 
 _JOB = (
     "id", "state", "stage", "extractor", "infer", "prompt", "prompt_source", "prompt_hash", "memory_type", "said_at", "handed_at",
-    "accepted_at", "committed_at", "masked", "notes", "messages",
+    "accepted_at", "committed_at", "reason", "masked", "notes", "messages",
 )  # fmt: skip
 
 

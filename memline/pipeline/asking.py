@@ -9,8 +9,8 @@ window.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from memline.contracts import failpoints, tracing
@@ -43,6 +43,8 @@ class Extraction:
     facts: Sequence[Fact]
     by: str | None = None
     windows: int = 1
+    #: Of one of several turns that were asked of together: the texts of its facts by the short ids that later turns link to.
+    named: Mapping[str, str] = field(default_factory=dict)
     #: Links to memories that were not shown, facts that only repeat memories which the application had pasted in, and facts of the
     #: assistant beyond what a turn may have.
     links_dropped: int = 0
@@ -86,6 +88,7 @@ class _Asking:
     replies: list[StoredReply]
     by: str | None = None
     links_dropped: int = 0
+    named: dict[str, str] = field(default_factory=dict)
 
 
 def extracted(parts: Parts, job: Job, bodies: Sequence[str], vectors: Vectors | None) -> Extraction:
@@ -103,7 +106,7 @@ def extracted(parts: Parts, job: Job, bodies: Sequence[str], vectors: Vectors | 
         found.append(facts)
         if place >= whole:
             break
-    return Extraction(_merged(found), work.by, len(found), work.links_dropped)
+    return Extraction(_merged(found), work.by, len(found), work.named, work.links_dropped)
 
 
 def _window(work: _Asking, start: Place, whole: Place) -> tuple[Sequence[Fact], Place]:
@@ -152,9 +155,7 @@ def _ask(work: _Asking, start: Place, end: Place, corrects: str | None) -> Store
         request = replace(with_context(parts, job, work.vectors if plain is work.plain else None, plain), corrects=corrects)
     number = len(work.replies)
     failpoints.hit("extract.before_ask")
-    with paid_call(
-        parts, "extract", [job], model=parts.extractor.name, paid=parts.extractor.paid, also=[("embed", looked)]
-    ) as paid:
+    with paid_call(parts, "extract", [job], model=parts.extractor.name, paid=parts.extractor.paid, also=[("embed", looked)]) as paid:
         with tracing.span_of(job.id, "memline ask model", ask=number):
             reply = parts.extractor.ask(request)
         failpoints.hit("extract.after_ask")
@@ -174,6 +175,7 @@ def _read(work: _Asking, stored: StoredReply, end: Place) -> Sequence[Fact]:
     request = replace(between(work.plain, stored.start, end), known=stored.known)
     facts = work.parts.extractor.read(stored.reply, request)
     links_dropped = getattr(facts, "links_dropped", 0)
+    work.named |= getattr(facts, "named", {})
     if stored.start.offset:  # a place in the window is one further on in the turn
         facts = [_moved(fact, stored.start) for fact in facts]
     work.by = stored.by or work.by

@@ -26,12 +26,13 @@ from memline.ledger.results import FACTS, NOTES, load_replies, store_results
 from memline.ledger.schema import jobs as job_rows
 from memline.pipeline.asking import STAGE, Extraction, extracted
 from memline.pipeline.contexts import WINDOW, embedded_contexts
+from memline.pipeline.extractors.port import Known
 from memline.pipeline.extractors.procedure import MAX_PROCEDURE, steps_of
 from memline.pipeline.images import described, has_images, keep_descriptions, stored_descriptions
 from memline.pipeline.keeping import kept
 from memline.pipeline.located import placed
 from memline.pipeline.parts import Batch, Failure, Parts, Prepared, failure_of, reason_of
-from memline.pipeline.units import APART, BEHIND, Plan, ask_unit, divide_stored, drop_units, plan_units
+from memline.pipeline.units import APART, BEHIND, Plan, ask_unit, divide_stored, drop_units, named_facts, plan_units, with_known
 
 __all__ = ["FACTS", "WINDOW", "commit", "prepare"]
 
@@ -162,7 +163,12 @@ def _facts(parts: Parts, unit: Sequence[Job], known: Mapping[str, _Known]) -> di
     vectors = {job.id: there for job in unit if (there := known[job.id].vectors) is not None}
     with about(jobs=len(unit), job=unit[0].id, namespace=unit[0].scope.namespace):
         shares = ask_unit(parts, unit, vectors)
-        return {job.id: _facts_of(parts, job, _Known((shares[job.id],))) for job in unit}
+        found: dict[str, Extraction] = {}
+        before: list[Known] = []  # facts of earlier turns of the reply, under the ids that they will have
+        for job in unit:
+            found[job.id] = _facts_of(parts, job, _Known((with_known(shares[job.id], before),)))
+            before += named_facts(job, found[job.id])
+        return found
 
 
 def _facts_of(parts: Parts, job: Job, known: _Known) -> Extraction:

@@ -28,8 +28,8 @@ _MOST = 3
 def near_duplicates(parts: Parts, job: Job, hashes: Sequence[str], made: Sequence[Mapping[str, Any]]) -> dict[str, list[list[Any]]]:
     """By the number of the fact in its job, [[memory id, similarity]], nearest first, without the memory that has the same text.
 
-    *made*: what embed left of each fact. Nothing for verbatim turns, which are kept as they stand. Raises ServiceUnavailable where the index
-    does not answer.
+    *made*: what embed left of each fact. Nothing for verbatim turns, which are kept as they stand. Raises ServiceUnavailable where the
+    index does not answer.
     """
     if not made or not job.infer:
         return {}

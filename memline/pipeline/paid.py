@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from sqlalchemy.engine import Connection
 
@@ -34,8 +35,9 @@ class Paid:
     #: Calls of these jobs whose answer had been lost.
     repeated: int = 0
     paid: bool = True
-    #: By kind of call, what others used that are settled with this one.
+    #: By kind of call, what others used that are settled with this one; and when they were answered.
     others: list[tuple[str, Sequence[Use]]] = field(default_factory=list)
+    answered: dict[str, datetime] = field(default_factory=dict)
 
     def settle(self, tx: Connection, *, lost: Collection[str] = ()) -> None:
         """Writes what the call used, to its jobs in equal parts and to the day of their namespaces, and that it has ended.
@@ -58,7 +60,7 @@ class Paid:
                     if share != Use(use.model, 0):
                         of_jobs[job.id].append(_used(self.parts.prices, job.scope.namespace, call, share))
         keep_usage_of_jobs(tx, of_jobs, now=now)
-        add_usage(tx, _summed([used for some in of_jobs.values() for used in some]), now=now)
+        add_usage(tx, _summed([used for some in of_jobs.values() for used in some]), now=now, answered=self.answered)
 
 
 @contextmanager
@@ -77,7 +79,7 @@ def paid_call(
     *also*: by kind of call, what was used for these jobs on the way to this call, and is settled with it, whatever becomes of it.
     No transaction is open inside. Raises what the block raises.
     """
-    found = Paid(parts, call, jobs, paid=paid, others=list(also))
+    found = Paid(parts, call, jobs, paid=paid, others=list(also), answered={other: parts.clock.now() for other, _ in also})
     for other, used in also:
         tell_metrics(parts.prices, other, used)
     if not paid or not jobs:

@@ -127,7 +127,7 @@ def failure_of(error: MemlineError, job: Job, retry: RetryPolicy, *, call: str |
     A provider that asks for patience, or is away, is not the job's failure.
     """
     retry_after = error.retry_after if isinstance(error, ProviderUnavailable) else None
-    if isinstance(error, ProviderUnavailable) and error.cause == "limit":
+    if isinstance(error, ProviderUnavailable) and error.cause in ("limit", "held"):
         return Failure(reason_of(error), retry.delay(0, retry_after=retry_after), spends=False)
     if isinstance(error, ProviderUnavailable) and error.cause == "outage" and call is not None:
         return Failure(reason_of(error), retry.delay(0, retry_after=retry_after), spends=False, outage_of=call)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import sqlalchemy as sa
@@ -17,19 +17,20 @@ from sqlalchemy.engine import Connection
 
 from memline.contracts import failpoints, tracing
 from memline.contracts.errors import ReplyUnreadable
+from memline.contracts.ids import derived_id
 from memline.language.ports import Vectors
 from memline.ledger.jobs import Job
 from memline.ledger.results import keep_replies, load_replies
 from memline.ledger.schema import stage_results
-from memline.pipeline.asking import STAGE, StoredReply
+from memline.pipeline.asking import STAGE, Extraction, StoredReply
 from memline.pipeline.contexts import NEAREST, plain_request, said_in, with_context
 from memline.pipeline.extractors.long_turns import START, end_of, tokens_between
-from memline.pipeline.extractors.port import Request, UnitExtractor
+from memline.pipeline.extractors.port import Known, Request, UnitExtractor
 from memline.pipeline.images import has_images
 from memline.pipeline.paid import paid_call
 from memline.pipeline.parts import Parts
 
-__all__ = ["APART", "BEHIND", "Plan", "ask_unit", "divide_stored", "drop_units", "plan_units"]
+__all__ = ["APART", "BEHIND", "Plan", "ask_unit", "divide_stored", "drop_units", "named_facts", "plan_units", "with_known"]
 
 #: Name of the replies to several turns.
 _STAGE = "extract:unit"
@@ -113,6 +114,23 @@ def divide_stored(parts: Parts, jobs: Sequence[Job]) -> dict[str, str]:
         except ReplyUnreadable:
             continue  # it was found so before: its jobs are asked alone
     return {job.id: shares[job.id] for job in jobs if job.id in shares}
+
+
+def named_facts(job: Job, found: Extraction) -> list[Known]:
+    """The facts of *job* that later turns of the same reply may link to, under the ids that they get when they are committed.
+
+    One that turns out a duplicate gets none, and a link to it falls away.
+    """
+    places = {fact.text: ordinal for ordinal, fact in reversed(list(enumerate(found.facts)))}
+    return [
+        Known(short_id, derived_id("memory", job.id, str(places[text])), "") for short_id, text in found.named.items() if text in places
+    ]
+
+
+def with_known(body: str, more: Sequence[Known]) -> str:
+    """A stored reply with *more* memories that its short ids may name."""
+    stored = StoredReply.of(body)
+    return replace(stored, known=(*stored.known, *more)).to_body()
 
 
 def drop_units(tx: Connection, jobs: Sequence[Job]) -> None:

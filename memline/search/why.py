@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from memline.ledger.transfer_jobs import IMPORTED
 from memline.ledger.why import Provenance
 from memline.search.items import history_item, memory_item
 
@@ -28,7 +29,7 @@ def why_item(found: Provenance) -> dict[str, Any]:
         "source": _source(found, job),
         "extraction": _extraction(job, verbatim=row.verbatim),
         "decision": {
-            "event": "ADD" if found.history and found.history[0]["event"] == "ADD" else "IMPORT",
+            "event": "IMPORT" if job.get("reason") == IMPORTED else "ADD",
             "near": [{"id": near.id, "similarity": near.similarity, "memory": near.text} for near in found.near],
             "repeated_by": [{"job_id": job_id, "said_at": _time(said_at)} for job_id, said_at in found.repeated],
         },

@@ -34,6 +34,8 @@ Counts = dict[tuple[Key, int], tuple[float, ...]]
 _REMEMBERED = 256
 #: The entry of a past that holds those names.
 _FOLDED = "folded"
+#: As it was when this process began: a laptop's may change.
+_HOST = socket.gethostname()
 #: Seconds after which the past of a worker is removed that has not come back: its container had a name that none has again.
 _FORGOTTEN = 7 * 86_400
 
@@ -43,9 +45,9 @@ _PAST = re.compile(r"(?P<group>machine|port-\d+-[0-9a-f]+)\.past")
 _log = logging.getLogger("memline.metrics")
 
 
-def port_group(port: int | None) -> str:
-    """The group of a process whose counts are served at *port* of this host; None: by whoever serves the machine."""
-    return MACHINE if port is None else f"port-{port}-{zlib.crc32(socket.gethostname().encode()):08x}"
+def port_group(port: int | None, host: str = _HOST) -> str:
+    """The group of a process whose counts are served at *port* of *host*; None: by whoever serves the machine."""
+    return MACHINE if port is None else f"port-{port}-{zlib.crc32(host.encode()):08x}"
 
 
 class CountsFolder:

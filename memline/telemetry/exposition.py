@@ -5,7 +5,6 @@ Bounds of buckets are written as it writes them (`30.0`): Prometheus 3 stores th
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, product
@@ -53,13 +52,12 @@ class Figures:
     def collect(self) -> Iterator[Family]:
         """What prometheus_client asks of a collector: every metric with its series, by name."""
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
-        from prometheus_client.utils import floatToGoString
 
         for name, metric in sorted(self.metrics.items()):
             series = sorted(self.values.get(name, {}).items())
             if isinstance(metric, Histogram):
                 spread = HistogramMetricFamily(name, metric.help, labels=list(metric.labels))
-                bounds = [floatToGoString(bound) for bound in (*metric.buckets, math.inf)]
+                bounds = [*(str(float(bound)) for bound in metric.buckets), "+Inf"]
                 for labels, values in series:
                     spread.add_metric(labels, list(zip(bounds, accumulate(values[:-1]), strict=True)), values[-1])
                 yield spread

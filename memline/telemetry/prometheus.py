@@ -1,7 +1,9 @@
 """Keeps what this process says of its metrics in a file that `memline metrics` and the worker's own endpoint read.
 
-Prometheus's client keeps the files of ended processes for ever, or forgets what they counted, and has to be told its folder before it is
-imported; this needs neither the package nor the order of imports. `telemetry/exposition.py` writes what is read in Prometheus's format.
+Not by prometheus_client's mode for several processes: it keeps the files of ended ones for ever, calls them by process ids, which
+containers have in common, is killed by a full disk (it writes to holes of a mapped file), and must be told one folder for the whole
+process, the application's too, before it is imported. Formats and server are its own (`telemetry/exposition.py`,
+`telemetry/metrics_server.py`).
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Sequence
 from datetime import timedelta
 
-from memline.contracts import incidents
+from memline.contracts import incidents, metrics
 from memline.contracts.about import line_of, told
 from memline.contracts.errors import MemlineError
 from memline.ledger.leases import Lease
@@ -122,6 +122,7 @@ class Engine:
             except Exception as error:  # noqa: BLE001
                 # The ledger does not answer, or worse: nothing is lost, and the engine must outlive what it meets. Errors of memline's
                 # are free of content by contract; of others the class is told.
+                metrics.LOOP_FAILURES.add(1, loop=_LOOP)
                 incidents.broke("engine", error)
                 reason = error if isinstance(error, MemlineError) else type(error).__name__
                 _log.warning("engine: %s", reason, extra=told(at=line_of(error)))
@@ -137,8 +138,9 @@ class Engine:
         self._pulse.ended(_LOOP, error)
         try:
             self._pulse.beat_when_due()
-        except MemlineError as missed:
-            _log.warning("engine: %s", missed)
+        except Exception as missed:  # noqa: BLE001
+            # no beat is worth the engine: who looks takes it for dead, which is what it looks like to the ledger
+            _log.warning("engine: %s", missed if isinstance(missed, MemlineError) else type(missed).__name__)
 
     def _work(self) -> bool:
         """One round; False when there was nothing to do."""

@@ -95,13 +95,13 @@ class Pulse:
     def beat(self) -> None:
         """Writes what was said."""
         now = self._clock.now()
+        self._next = now + timedelta(seconds=self.every)  # also where it can't be written: who calls has other work
         beats = self._now(now)
         with self._ledger.write() as tx:
             beat(tx, beats)
             if self._beats % _FORGET_EACH == 0:
                 forget_old(tx, now=now)
         self._beats += 1
-        self._next = now + timedelta(seconds=self.every)
 
     def beat_when_due(self) -> None:
         """The same, at most once in *every* seconds, first after so long: for who has no thread for it and may live but a moment."""

@@ -81,9 +81,9 @@ class ProviderRun(Run):
         if fault not in PROVIDER_FAULTS:
             return
         if fault == "provider down":
-            self._count()
             port = int(self._simulator.url.rsplit(":", 1)[1].split("/")[0])
             self._simulator.close()
+            self._count()
             time.sleep(AWAY)
             self._simulator = Simulator(port, chat=self._said, dimension=64).start()
             return

@@ -137,7 +137,12 @@ class OpenAIChat:
         if form is ReplyForm.OBJECT:
             arguments["response_format"] = {"type": "json_object"}
         wish = "Answer with one JSON object and nothing else. It follows this JSON schema:\n" + json.dumps(schema, ensure_ascii=False)
-        arguments["messages"].append({"role": "system", "content": wish})
+        # with the rules, where there are any: many chat templates take a system message only as the first one
+        first = arguments["messages"][0] if arguments["messages"] else {}
+        if first.get("role") == "system" and isinstance(first.get("content"), str):
+            first["content"] += "\n\n" + wish
+        else:
+            arguments["messages"].insert(0, {"role": "system", "content": wish})
         return arguments
 
     def _read(self, answer: Any, form: ReplyForm) -> ChatReply:

@@ -73,7 +73,7 @@ class ModelExtractor:
         if request.procedural:
             return [] if reply == _NOTHING else [Fact(cut(read_text(reply), MAX_PROCEDURE), "assistant")]
         found = read_facts(reply, request)
-        facts = ReadFacts(replace(fact, slot=slot_of(fact.text)) for fact in found)
+        facts = ReadFacts((replace(fact, slot=slot_of(fact.text)) for fact in found), named=found.named)
         facts.links_dropped = found.links_dropped
         return facts
 

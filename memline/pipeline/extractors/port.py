@@ -6,7 +6,7 @@ call (`UnitExtractor`). One without them is asked turn by turn, each whole.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol, runtime_checkable
@@ -48,9 +48,17 @@ class Request:
 
 
 class ReadFacts(list[Fact]):
-    """Facts as `read` may return them, with how many links named a memory that was not shown."""
+    """Facts as `read` may return them, with how many links named a memory that was not shown.
+
+    `named`: of a share (`UnitExtractor.divide`), the short ids under which later turns of the same reply link to its facts, and the texts
+    of those.
+    """
 
     links_dropped: int = 0
+
+    def __init__(self, facts: Iterable[Fact] = (), *, named: Mapping[str, str] | None = None) -> None:
+        super().__init__(facts)
+        self.named = dict(named or {})
 
 
 class Extractor(Protocol):

@@ -41,6 +41,8 @@ def read_facts(reply: str, request: Request) -> ReadFacts:
         # a role is known, not claimed: who is attributed is who said the message that is named
         role = request.messages[message].role if message is not None else item.attributed_to
         said_by = role if role in SOURCES else item.attributed_to
+        if item.number is not None:
+            facts.named[f"n{item.number}"] = item.text
         facts.extend(Fact(piece, said_by, tuple(links.values()), message=message) for piece in pieces(item.text, MAX_TEXT))
     return facts
 
@@ -51,10 +53,10 @@ def divide_reply(reply: str, turns: int) -> list[str]:
     Raises ReplyUnreadable where the reply is, or where a fact names no turn that was asked of.
     """
     shares: list[list[ReplyItem]] = [[] for _ in range(turns)]
-    for item in _read(reply):
+    for number, item in enumerate(_read(reply)):
         if item.turn is None or item.turn >= len(shares):
             raise _unreadable(reply, "a memory in it does not name its turn")
-        shares[item.turn].append(item)
+        shares[item.turn].append(item.model_copy(update={"number": number}))
     return [json.dumps({"memory": [_dumped(item) for item in share]}, ensure_ascii=False) for share in shares]
 
 

@@ -90,6 +90,8 @@ class ReplyItem(_Strict):
     message: _Index = None
     #: Of which turn it is, where several were asked of at once.
     turn: _Index = None
+    #: Its place in that reply, from 0; set when the reply is divided.
+    number: _Index = None
 
 
 def item_of(raw: Any) -> ReplyItem | None:

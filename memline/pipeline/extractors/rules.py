@@ -55,6 +55,8 @@ _DEPENDS = re.compile(
 _SPECIFIC = re.compile(r"\d|(?<=[\w,;)] )[A-Z][^\W\d_]|[\"“「《]")
 _SHOWS = re.compile(r"here(?:['’]s| is| are)\b.{0,100}:$", re.IGNORECASE | re.DOTALL)
 _IMAGE = re.compile(r"^\[image: (.+)\]$", re.MULTILINE)
+#: What the write policy leaves of a secret: alone it says nothing.
+_MASKED = re.compile(r"\[masked: [a-z ]{1,40}\]")
 _CODE = re.compile(r"\d{5}|(?=\S*\d)(?=\S*[A-Za-z])\S{4}")
 _ABBREVIATED = re.compile(r"(?:\b[A-Za-z]\.(?:[A-Za-z]\.)*|\b(?:Inc|Ltd|Co|Corp|Jr|Sr|etc|St|Ave|Blvd)\.|\.\.)$")
 
@@ -238,7 +240,7 @@ def _said_english(sentence: str) -> list[Said]:
 
 
 def _says_something(text: str) -> bool:
-    if is_pleasantry_english(text):
+    if is_pleasantry_english(text) or not any(character.isalnum() for character in _MASKED.sub("", text)):
         return False
     if _SHOWS.match(text) or (text.endswith(":") and text.count(" ") < 6):
         return False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -14,7 +15,9 @@ from memline.contracts.errors import ProviderRefused, ProviderUnavailable
 from memline.contracts.metrics import Counter, Gauge, Histogram
 from memline.ledger.counters import COUNTERS, count, read_counters
 from memline.ledger.gauges import read_gauges
+from memline.ledger.heartbeats import FAILING, Beat, Process, beat
 from memline.ledger.leases import dissolve_expired
+from memline.ledger.schema import tombstones
 from memline.ledger.session import Ledger, when_committed
 from memline.pipeline.parts import Parts
 from memline.pipeline.runner import claim_and_send
@@ -129,7 +132,37 @@ def test_no_table_of_turns_is_read_whole(ledger: Ledger) -> None:
         for text, given in [pair for pair in statements if pair[0].startswith("SELECT")]:
             for row in connection.exec_driver_sql("EXPLAIN QUERY PLAN " + text, given):  # type: ignore[arg-type]
                 plan = str(row[-1])
-                assert not plan.startswith(("SCAN jobs", "SCAN lanes")) or "USING" in plan, plan
+                assert not plan.startswith(("SCAN jobs", "SCAN lanes", "SCAN tombstones")) or "USING" in plan, plan
+
+
+def test_an_erasure_without_its_certificate_is_told_by_its_age(ledger: Ledger) -> None:
+    parts = make_parts(ledger)
+    with ledger.write() as tx:
+        for name, minutes, ended in (("a", 50, START), ("b", 40, None), ("c", 10, None)):
+            tx.execute(
+                sa.insert(tombstones).values(
+                    id=name, subject=name, namespace="default", kind="user", hash=name, key_id="k", epoch=1, place="0-1", at=START,
+                    phase="waiting", started_at=START - timedelta(minutes=minutes), finished_at=ended, waits=[], counts={},
+                )
+            )  # fmt: skip
+    assert gauges(parts) == {"erasures_unfinished": 2, "erasures_oldest_seconds": 2400}
+
+
+def test_a_loop_in_its_first_round_is_neither_at_work_nor_stuck(ledger: Ledger) -> None:
+    """Comparing a large index may take longer than an alert waits."""
+    parts = make_parts(ledger)
+    process = Process("here.1", "here", 1, "0.1.0", START)
+    first = Beat(process, "reconcile", START, START + timedelta(seconds=30), None, START + timedelta(seconds=600), None, 0, None)
+    failing = replace(first, loop="relay", failures=FAILING, reason="ServiceUnavailable")
+    done = replace(first, loop="sweep", round_at=START, good_at=START)
+    with ledger.write() as tx:
+        beat(tx, [first, failing, done])
+    assert gauges(parts) == {"loops relay stuck": 1, "loops sweep working": 1}
+    hanging = replace(first, beat_by=START + timedelta(seconds=900))
+    parts.clock.advance(700)  # type: ignore[attr-defined]
+    with ledger.write() as tx:
+        beat(tx, [hanging])
+    assert gauges(parts) == {"loops reconcile stuck": 1, "loops relay dead": 1, "loops sweep dead": 1}
 
 
 def test_stages_say_how_long_they_took_and_why_they_put_off(ledger: Ledger, said: Said) -> None:

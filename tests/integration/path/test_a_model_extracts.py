@@ -113,8 +113,8 @@ def test_a_turn_of_200_000_characters_is_read_to_its_end(memory: Memory, simulat
 def test_turns_that_wait_are_extracted_together_each_with_its_own_receipt(memory: Memory, simulator: Simulator) -> None:
     before = simulator.counts.get("/v1/chat/completions", 0)
     simulator.script(Step(delay=1.5))
-    receipts = [memory.add(f"I bought {thing}.", user_id="buyer") for thing in ("a lamp", "a desk", "a chair", "a rug", "a clock", "a vase")]
-    found = [receipt.wait(60).results for receipt in receipts]
-    assert [["User bought a lamp."], ["User bought a desk."], ["User bought a chair."]] == [[r["memory"] for r in each] for each in found[:3]]
-    assert all(len(each) == 1 for each in found)
+    things = ("a lamp", "a desk", "a chair", "a rug", "a clock", "a vase")
+    receipts = [memory.add(f"I bought {thing}.", user_id="buyer") for thing in things]
+    found = [[result["memory"] for result in receipt.wait(60).results] for receipt in receipts]
+    assert found == [[f"User bought {thing}."] for thing in things]
     assert simulator.counts["/v1/chat/completions"] - before < len(receipts)

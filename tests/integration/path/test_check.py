@@ -104,7 +104,7 @@ def test_samples_whose_time_is_over_count_as_broken(opened: Memory) -> None:
     assert outcome.verdict is Verdict.BROKEN and "--timeout" in outcome.seen
 
 
-def test_ctrl_c_cleans_up(stack: Stack) -> None:
+def test_ctrl_c_cleans_up(stack: Stack, opened: Memory) -> None:
     before = rows(stack)
     with Ended(program_of(stack).start("check", "--json")) as running:
         deadline = time.monotonic() + 60

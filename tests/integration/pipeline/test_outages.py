@@ -41,7 +41,7 @@ def failing_for(word: str, error: Callable[[], BaseException]) -> Callable[[Sequ
     return fail
 
 
-@pytest.mark.parametrize("cause", ["outage", "limit"])
+@pytest.mark.parametrize("cause", ["outage", "limit", "held"])
 def test_an_outage_and_a_limit_spend_no_attempt_however_long_they_last(ledger: Ledger, cause: Any) -> None:
     extractor = ScriptedExtractor({"one": [ProviderUnavailable("away", cause=cause)] * 20 + ['["one"]']})
     parts = make_parts(ledger, extractor=extractor, retry=RETRY)

@@ -239,3 +239,46 @@ def test_said_at_of_each_turn_is_its_own(ledger: Ledger) -> None:
     run_all(parts)
     assert [row.said_at.year for row in table(ledger, jobs)] == [2023, 2026]
     assert [row.valid_from.year for row in table(ledger, memories)] == [2023, 2026]
+
+
+def test_a_later_turn_of_a_call_closes_what_an_earlier_one_says(ledger: Ledger) -> None:
+    def answer(document: dict[str, Any]) -> str | None:
+        return facts(
+            {"turn": 0, "text": "User has a dog", "message": 0},
+            {"turn": 0, "text": "User plans to go to Rome", "message": 0},
+            {
+                "turn": 1,
+                "text": "User goes to Oslo, not to Rome, as the flight is cheaper",
+                "message": 0,
+                "links": [{"id": "n1", "relation": "updates"}, {"id": "n2", "relation": "updates"}, {"id": "n9", "relation": "updates"}],
+            },
+        )
+
+    parts = parts_with(ledger, Chat(answer))
+    accept(parts, make_turn("I have a dog and plan to go to Rome", id="t0"))
+    accept(parts, make_turn("No, Oslo: the flight is cheaper", id="t1"))
+    run_all(parts)
+    dog, rome = table(ledger, memories, memories.c.job_id == "t0")
+    (oslo,) = table(ledger, memories, memories.c.job_id == "t1")
+    assert [row.state for row in (dog, rome, oslo)] == ["live", "superseded", "live"]
+    assert rome.superseded_by == oslo.id
+    with ledger.read() as connection:
+        assert read_counters(connection)["links_dropped"] == 2
+
+
+def test_a_link_to_a_fact_of_the_call_that_was_there_before_falls_away(ledger: Ledger) -> None:
+    def answer(document: dict[str, Any]) -> str | None:
+        if not in_unit(document):
+            return None
+        return facts(
+            {"turn": 0, "text": "User has a dog"},
+            {"turn": 1, "text": "User's dog is called Poppy", "links": [{"id": "n0", "relation": "extends"}]},
+        )
+
+    parts = parts_with(ledger, Chat(answer))
+    accept(parts, make_turn("User has a dog", id="t"))
+    run_all(parts)
+    accept(parts, make_turn("I have a dog", id="t0"))
+    accept(parts, make_turn("It is called Poppy", id="t1"))
+    run_all(parts)
+    assert live(ledger) == ["User has a dog", "User's dog is called Poppy"]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from memline.contracts import metrics
 from memline.contracts.clock import SystemClock
 from memline.contracts.errors import ServiceUnavailable
 from memline.contracts.ids import TimeOrderedIds
@@ -17,6 +18,7 @@ from memline.ledger.schema import jobs, leases, memories
 from memline.ledger.session import Ledger
 from memline.outbox.relay import Relay
 from memline.pipeline.parts import Parts
+from memline.telemetry.prometheus import FileSink
 from memline.workers.engine import Engine
 from tests.parts import ScriptedExtractor, accept, make_parts, make_turn, table
 
@@ -101,7 +103,10 @@ def test_stopping_before_the_work_is_done_gives_it_back_for_the_next_start(sqlit
     assert len(table(sqlite_ledger, memories)) == 4
 
 
-def test_the_engine_outlives_a_ledger_that_does_not_answer_and_errors_that_nobody_foresaw(parts: Parts) -> None:
+def test_the_engine_outlives_a_ledger_that_does_not_answer_and_errors_that_nobody_foresaw(parts: Parts, tmp_path: Path) -> None:
+    before = metrics.installed()
+    sink = FileSink(tmp_path / "counts")
+    metrics.use(sink)
     problems: list[Exception] = [ServiceUnavailable("The ledger does not answer."), ZeroDivisionError(), KeyError("x")]
     relay = Relay(parts.ledger, parts.index, parts.clock, parts.ids)
     run_once = relay.run_once
@@ -120,6 +125,9 @@ def test_the_engine_outlives_a_ledger_that_does_not_answer_and_errors_that_nobod
         time.sleep(0.05)
     eventually(lambda: states(parts) == {"searchable"})
     engine.stop(5)
+    metrics.use(before)
+    assert sink.folder.read()[("c", metrics.LOOP_FAILURES.name, "engine"), 1] == (3,), "each is counted"
+    sink.close()
 
 
 def test_two_engines_on_one_file_share_the_work(sqlite_ledger: Ledger) -> None:

@@ -225,3 +225,5 @@ def test_imported_memories_are_masked_with_their_history(tmp_path: Path, monkeyp
     (item,) = memline_json("--namespace", "other", "list", "-u", "mei")["results"]
     assert (item["memory"], item["metadata"]) == ("My password is [masked: password]", {"password": "[masked: password]"})
     assert "hunter2" not in json.dumps(memline_json("--namespace", "other", "history", item["id"]))
+    came = memline_json("--namespace", "other", "why", item["id"])
+    assert (came["decision"]["event"], came["source"]["messages"]) == ("IMPORT", [])

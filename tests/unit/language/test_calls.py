@@ -126,7 +126,7 @@ def test_a_longer_wait_is_left_to_the_ledger_with_the_time() -> None:
     assert caught.value.cause == "limit" and caught.value.retry_after == 60 and time.slept[-1:] in ([], [0.0])
     with pytest.raises(ProviderUnavailable) as other:  # another call does not ask at all
         made(link)
-    assert other.value.cause == "limit" and other.value.retry_after == 60
+    assert other.value.cause == "held" and other.value.retry_after == 60
 
 
 def test_who_waits_for_an_answer_is_not_held_back_by_the_limit_but_by_the_server() -> None:
@@ -146,7 +146,7 @@ def test_after_outages_in_a_row_the_server_is_left_alone_and_one_tries() -> None
             made(link, ProviderUnavailable("away"))
     with pytest.raises(ProviderUnavailable, match="left alone") as caught:
         made(link)
-    assert caught.value.cause == "outage" and caught.value.retry_after == 5
+    assert caught.value.cause == "held" and caught.value.retry_after == 5
     time.now += 5.1
     assert link.calls.breaker.enter(link.key) == 0  # it is the one that tries
     assert link.calls.breaker.enter(link.key) > 0

@@ -84,7 +84,10 @@ def test_a_server_that_does_not_take_the_form_is_asked_in_the_next_and_that_is_r
         assert chat.complete(ASK, schema=SCHEMA).text == '{"facts": []}'
         assert [form_of(body) for _, body in server.requests] == asked
         last = server.requests[-1][1]["messages"]
-        assert last[: len(ASK)] == ASK and '"facts"' in last[-1]["content"] and "JSON" in last[-1]["content"]
+        assert [message["role"] for message in last] == [message["role"] for message in ASK]  # no system message but the first
+        assert last[1:] == ASK[1:]
+        rules = last[0]["content"].removeprefix(ASK[0]["content"])
+        assert '"facts"' in rules and "JSON" in rules
         chat.complete(ASK, schema=SCHEMA)
         assert [form_of(body) for _, body in server.requests] == [*asked, asked[-1]]
         assert chat.form is form

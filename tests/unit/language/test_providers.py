@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -96,3 +98,9 @@ def test_the_wait_is_read_in_every_form(headers: dict[str, str], seconds: float 
 def test_of_a_base_url_only_the_host_is_shown() -> None:
     assert host_of("https://user:secret@gate.example.com:8443/v1?key=secret") == "gate.example.com:8443"
     assert host_of(None) == "api.openai.com"
+
+
+def test_what_openai_looks_for_is_imported_whole_before_its_first_call() -> None:
+    # a spaCy that is being loaded in another thread imports httpx, too, and a call must not meet it half made
+    code = "import sys; from memline.language import providers; providers.make_client('k', None, 1); print('Timeout' in vars(sys.modules['httpx']))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "True\n"

@@ -71,3 +71,8 @@ def test_a_sentence_that_is_said_twice_has_the_place_of_each() -> None:
 def test_a_span_always_lies_in_its_message(text: str) -> None:
     for _, said in spans(text):
         assert said is None or (said and said in text)
+
+
+def test_what_the_write_policy_masked_is_no_fact_alone() -> None:
+    assert spans("My ssh key:\n[masked: private key]\nI live in Porto.") == [("User lives in Porto", "I live in Porto.")]
+    assert [text for text, _ in spans("My password is [masked: password].")] == ["User's password is [masked: password]"]

@@ -163,13 +163,10 @@ def test_a_group_is_read_alone_and_all_groups_together(tmp_path: Path) -> None:
     other.end()
 
 
-def test_workers_of_two_containers_that_share_folder_and_port_are_not_taken_for_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_workers_of_two_containers_that_share_folder_and_port_are_not_taken_for_one(tmp_path: Path) -> None:
     groups = []
     for host in ("worker-1", "worker-2"):
-        monkeypatch.setattr("socket.gethostname", lambda host=host: host)
-        groups.append(port_group(9465))
+        groups.append(port_group(9465, host))
         Counting(tmp_path, len(groups), groups[-1]).end()
     CountsFolder(tmp_path).take_in_the_dead()
     assert [said(tmp_path, group) for group in groups] == [1, 2] and said(tmp_path) == 3

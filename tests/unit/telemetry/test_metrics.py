@@ -65,6 +65,19 @@ def test_the_stages_are_those_of_the_ledger() -> None:
     assert tuple(stage.value for stage in STAGES) == metrics.STAGES
 
 
+def test_every_loop_that_is_run_is_one_that_is_declared() -> None:
+    sources = " ".join(path.read_text(encoding="utf-8") for path in (ROOT / "memline" / "workers").glob("*.py"))
+    run = {*re.findall(r'\bLoop\("(\w+)"', sources), *re.findall(r'^_LOOP = "(\w+)"', sources, re.MULTILINE)}
+    assert run == set(metrics.LOOP_FAILURES.labels["loop"])
+
+
+def test_the_live_view_asks_for_gauges_that_there_are() -> None:
+    """It takes one that it does not know for 0."""
+    source = (ROOT / "memline" / "cli" / "top_screen.py").read_text(encoding="utf-8")
+    asked = set(re.findall(r"""frame\.gauge\(["'](\w+)["']""", source))
+    assert asked and {f"memline_{name}" for name in asked} <= {metric.name for metric in ALL}
+
+
 def kinds(error: type[MemlineError]) -> set[type[MemlineError]]:
     return {error, *(kind for child in error.__subclasses__() for kind in kinds(child))}
 

@@ -53,6 +53,14 @@ def upgrade() -> None:
     op.add_column("memories", sa.Column("span_end", sa.Integer(), nullable=True))
     op.add_column("messages", sa.Column("withheld", sa.Boolean(), nullable=True))
     op.add_column("outbox", sa.Column("trace", sa.Text(), nullable=True))
+    op.create_index(
+        "ix_tombstones_open",
+        "tombstones",
+        ["started_at"],
+        unique=False,
+        sqlite_where=sa.text("finished_at IS NULL"),
+        postgresql_where=sa.text("finished_at IS NULL"),
+    )
 
 
 def downgrade() -> None:
