@@ -4,7 +4,7 @@
 
 FOLDER holds `locomo/*.json` as published. Each of its turns is a message of a named speaker, extracted alone, as `add` hands it over; the
 turns that its observations name are evidence. Measured are the share of evidence turns that yield a memory, memories a turn, and the
-share of pure pleasantries that yield none: 200 listed ones, and 200 in other wording (`bench/pleasantries.py`). The rules are always
+share of pure pleasantries that yield none: 200 listed ones, and 240 in other wording (`bench/pleasantries.py`). The rules are always
 measured; *--model* measures the model that MEMLINE_* names (or its extractor) beside them, after it said what that costs and was told
 --yes.
 """

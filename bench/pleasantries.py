@@ -1,4 +1,4 @@
-"""Turns that say nothing worth a memory: 200 by which the extractor is measured; 140 in other wording, from which it learned something; and
+"""Turns that say nothing worth a memory: 200 by which the extractor is measured; 180 in other wording, from which it learned something; and
 60 that were written last, from which it learned nothing.
 """
 
@@ -64,7 +64,16 @@ OTHER_ENGLISH = (
     "Yes indeed", "Nah, I'm good", "Righto", "Loud and clear", "Good point", "That's wild!", "So proud of you!",
     "You made my day!", "Poor you", "Hugs!", "Have fun!", "Later gator", "Ciao!", "Until tomorrow!", "Be right back",
     "Hold on a second", "Excuse me", "Mind if I ask something?", "You still there?", "Hehe nice one",
-    "All right, cool", "I'm doing okay, you?", "Let's catch up soon!", "Peace!",
+    "All right, cool", "I'm doing okay, you?", "Let's catch up soon!", "Peace!", "Good day to you",
+    "Hey, it's me again", "Hello, hope you had a good weekend", "Hi, are you busy?", "How was your weekend?",
+    "How's everything with you?", "What a lovely surprise!", "It's been a while!", "Thanks for having me",
+    "Thank you for your time today", "Thanks, that answers my question", "Thanks, I'll give it a try",
+    "You've been so helpful", "I can't thank you enough", "You're a star!", "Always happy to help",
+    "No trouble at all", "Okay, sounds like a plan", "Sure, why not", "Yeah, totally", "Mm-hmm",
+    "Right, I see what you mean", "Ah, I get it now", "Good to know!", "Oh that's too bad", "That must be hard",
+    "Wow, congratulations!", "I'm really proud of you", "That's hilarious, haha", "I love that!",
+    "Great minds think alike", "Hope it goes well!", "Wishing you all the best", "Take it easy!", "Bye for now",
+    "Have a lovely evening", "See you around!", "Sorry for the late reply", "Let's do it!", "Please go ahead",
 )  # fmt: skip
 
 OTHER_CHINESE = (
@@ -78,16 +87,16 @@ OTHER_CHINESE = (
 )  # fmt: skip
 
 HELD_OUT_ENGLISH = (
-    "Good day to you", "Hey, it's me again", "Hello, hope you had a good weekend", "Hi, are you busy?",
-    "How was your weekend?", "How's everything with you?", "What a lovely surprise!", "It's been a while!",
-    "Thanks for having me", "Thank you for your time today", "Thanks, that answers my question",
-    "Thanks, I'll give it a try", "You've been so helpful", "I can't thank you enough", "You're a star!",
-    "Always happy to help", "No trouble at all", "Okay, sounds like a plan", "Sure, why not", "Yeah, totally",
-    "Mm-hmm", "Right, I see what you mean", "Ah, I get it now", "Good to know!", "Oh that's too bad",
-    "That must be hard", "Wow, congratulations!", "I'm really proud of you", "That's hilarious, haha",
-    "I love that!", "Great minds think alike", "Hope it goes well!", "Wishing you all the best", "Take it easy!",
-    "Bye for now", "Have a lovely evening", "See you around!", "Sorry for the late reply", "Let's do it!",
-    "Please go ahead",
+    "Hello hello!", "Hi, it's nice to see you online", "Good to have you back", "How are you feeling today?",
+    "I hope your morning is off to a good start", "How was your day?", "Did you sleep well?",
+    "Glad to hear from you", "Thanks so much, you saved me", "Thank you, that means the world", "Very kind of you",
+    "That is so thoughtful of you", "I'm thankful for your support", "Thanks, noted!", "Sure, no rush",
+    "Okay, take your time", "Whenever you're ready", "Yes, that's right", "Yes, exactly what I meant",
+    "No, not really", "Oh really?", "Is that right?", "Fascinating!", "Unbelievable!", "What a story!",
+    "I'm sorry you're going through this", "I know how you feel", "That's a relief", "Well done, you!",
+    "Bravo, keep going!", "You deserve it", "I believe in you", "Let's talk again soon",
+    "It was lovely chatting with you", "Have a wonderful rest of your week", "Enjoy your evening!",
+    "Goodnight and thanks", "Ok, I'll let you go", "Hmm, let me see", "Anything else?",
 )  # fmt: skip
 
 HELD_OUT_CHINESE = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
+from importlib.util import find_spec
 from typing import Literal
 
 from memline.contracts import incidents, tracing
@@ -89,6 +90,8 @@ def _trace(settings: Settings, role: Role, version: str) -> None:
 
 def _count(settings: Settings, role: Role) -> None:
     """Counts are kept in the folder of *settings*, whoever asks for them; a worker's with a port of its own are served there."""
+    if find_spec("fcntl") is None:
+        return  # Windows: without locks that end with their process nobody could tell whose counts are whose
     from memline.exporting import metrics_folder
     from memline.telemetry.counts_folder import port_group
     from memline.telemetry.prometheus import install

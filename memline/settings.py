@@ -103,7 +103,10 @@ class Settings(BaseSettings):
     in_flight: int = Field(8, ge=1, description="Batches on their way at a time.")
     batch: int = Field(32, ge=1, le=1000, description="Most jobs in a batch.")
     coalesce: int = Field(
-        8, ge=1, le=100, description="Turns waiting in one lane that a model extracts in one call, where they fit its window. 1: each alone."
+        8,
+        ge=1,
+        le=100,
+        description="Turns waiting in one lane that a model extracts in one call, where they fit its window. 1: each alone.",
     )
     model_window: int = Field(
         8000,
@@ -170,7 +173,9 @@ class Settings(BaseSettings):
         25.0, description="How long a worker that is told to stop goes on with what it has begun; then it hands it back and ends."
     )
     metrics_port: Annotated[int, Field(ge=1, le=65535)] | None = Field(
-        None, description="Port at which a worker serves what it and its child processes count. Unset: `memline metrics` shows it."
+        None,
+        description="Port at which a worker serves what it and its child processes count (`memline[observe]`). "
+        "Unset: `memline metrics` shows it.",
     )
     metrics_host: str = Field("127.0.0.1", description="Address of that port.")
     metrics_dir: Path | None = Field(

@@ -107,6 +107,7 @@ def clean(memory: Memory, house: House, *, timeout: float) -> int:
     """
     from memline.ledger.forget_namespace import forget_namespace
     from memline.ledger.pending import pending_work
+    from memline.search.index.port import ForgetsNamespaces
 
     namespace = memory.namespace
     if not namespace.startswith(PREFIX):
@@ -127,6 +128,8 @@ def clean(memory: Memory, house: House, *, timeout: float) -> int:
                 f"After {timeout:g} s {coming + jobs} turns and {objects} objects of the namespace {namespace} are still on their way."
             )
         time.sleep(_LOOK)
+    if isinstance(house.index, ForgetsNamespaces):
+        house.index.forget(namespace)
     with house.ledger.write() as tx:
         return forget_namespace(tx, namespace, _scopes(namespace))
 

@@ -205,7 +205,7 @@ ERASURES_AGE = Gauge("memline_erasures_oldest_seconds", "Seconds since the oldes
 LOOPS_BEATING = Gauge(
     "memline_loops",
     "Loops of all processes, by their heartbeats in the ledger. stuck: the process beats and the loop does not get on; dead: it beats no "
-    "more, and did not say goodbye (remembered for a quarter of an hour).",
+    "more, and did not say goodbye (remembered for a quarter of an hour). One in its first round is none of these.",
     {"loop": (*LOOPS, *(f"stage.{stage}" for stage in STAGES)), "state": ("working", "stuck", "dead")},
 )
 REDIS_MEMORY = Gauge("memline_redis_memory_bytes", "Memory of Redis: used, and its limit (0: it has none).", {"what": ("used", "max")})

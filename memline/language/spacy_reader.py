@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -50,6 +51,7 @@ class SpacyReader:
         self._lock = ForkLock()
         self._tables = tables_of(nlp)
         _multiply_by_numpy(nlp)
+        _read_at_exit_too()
 
     def read(self, texts: Sequence[str]) -> list[Reading]:
         """One reading a text (narrow), in order."""
@@ -95,6 +97,15 @@ class SpacyReader:
         names = tuple((span.start_char, span.end_char, span.label_) for span in doc.ents)
         chunks = tuple((span.start_char, span.end_char) for span in doc.noun_chunks)
         return Reading(text, tuple(words), names, chunks)
+
+
+def _read_at_exit_too() -> None:
+    """Takes back that blis frees at exit what adding vectors needs: an engine drains then, and would crash the process."""
+    try:
+        from blis import cy
+    except ImportError:  # a pipeline that adds otherwise
+        return
+    atexit.unregister(cy.finalize)
 
 
 def _multiply_by_numpy(nlp: Language) -> None:

@@ -20,6 +20,9 @@ __all__ = ["forget_sources", "save_messages", "strip_payloads", "window_before"]
 #: Messages of a job by their place in the turn; None: it is not known which, so all that may be a source.
 _Which = frozenset[int] | None
 
+#: Rows named in one statement.
+_CHUNK = 500
+
 
 def save_messages(tx: Connection, found: Sequence[Job]) -> None:
     """Stores the messages of jobs at their places; a second time changes nothing. System and developer messages are no conversation, and
@@ -100,22 +103,28 @@ def forget_sources(tx: Connection, rows: Sequence[Source], *, redact: bool = Fal
         query = sa.select(jobs.c.id, jobs.c.outcome).where(jobs.c.lane == lane, sa.or_(jobs.c.id.in_(job_ids), repeats))
         turns |= {job_id: outcome for job_id, outcome in tx.execute(query) if outcome}
     withheld = _withheld(tx, turns, {row.id for row in rows})
-    named = {} if redact else _named(tx, list(withheld))
+    ids = list(withheld)
+    for start in range(0, len(ids), _CHUNK):
+        _forget(tx, {job_id: withheld[job_id] for job_id in ids[start : start + _CHUNK]}, redact=redact, hidden_only=hidden_only)
+
+
+def _forget(tx: Connection, withheld: Mapping[str, _Which], *, redact: bool, hidden_only: bool) -> None:
+    ids = list(withheld)
+    named = {} if redact else _named(tx, ids)
     gone: list[int] = []
     hidden: list[int] = []
     for said in tx.execute(
         sa.select(messages.c.no, messages.c.job_id, messages.c.ordinal, messages.c.role)
-        .where(messages.c.job_id.in_(list(withheld)))
+        .where(messages.c.job_id.in_(ids))
         .where(*([messages.c.withheld.is_(True)] if hidden_only else []))
     ):
         if _is_in(withheld, said.job_id, said.ordinal, said.role):
             (hidden if _is_in(named, said.job_id, said.ordinal, said.role) else gone).append(said.no)
-    if gone:
-        tx.execute(sa.delete(messages).where(messages.c.no.in_(gone)))
-    if hidden:
-        tx.execute(sa.update(messages).where(messages.c.no.in_(hidden)).values(withheld=True))
-    if withheld:
-        strip_payloads(tx, jobs.c.id.in_(list(withheld)), jobs.c.stage == Stage.DONE.value)
+    for start in range(0, len(gone), _CHUNK):
+        tx.execute(sa.delete(messages).where(messages.c.no.in_(gone[start : start + _CHUNK])))
+    for start in range(0, len(hidden), _CHUNK):
+        tx.execute(sa.update(messages).where(messages.c.no.in_(hidden[start : start + _CHUNK])).values(withheld=True))
+    strip_payloads(tx, jobs.c.id.in_(ids), jobs.c.stage == Stage.DONE.value)
 
 
 def strip_payloads(tx: Connection, *which: sa.ColumnElement[bool]) -> None:
@@ -159,11 +168,14 @@ def _withheld(tx: Connection, turns: Mapping[str, Sequence[Sequence[str]]], gone
     told = {job_id: facts for job_id, facts in told.items() if facts}
     if not told:
         return {}
-    named = load_results(tx, FACTS, list(told))  # as long as the job keeps what its stages left
+    named: dict[str, Any] = {}  # as long as the job keeps what its stages left
     own: dict[tuple[str, int], int | None] = {}
-    query = sa.select(memories.c.job_id, memories.c.ordinal, memories.c.message).where(memories.c.job_id.in_(list(told)))
-    for job_id, ordinal, message in tx.execute(query):
-        own[job_id, ordinal] = message
+    ids = list(told)
+    for start in range(0, len(ids), _CHUNK):
+        some = ids[start : start + _CHUNK]
+        named |= load_results(tx, FACTS, some)
+        query = sa.select(memories.c.job_id, memories.c.ordinal, memories.c.message).where(memories.c.job_id.in_(some))
+        own |= {(job_id, ordinal): message for job_id, ordinal, message in tx.execute(query)}
     found: dict[str, _Which] = {}
     for job_id, facts in told.items():
         known = [own.get((job_id, ordinal)) if event == Event.ADD else _message_of(named.get(job_id), ordinal) for ordinal, event in facts]

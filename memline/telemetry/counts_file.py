@@ -7,6 +7,7 @@ the key, zeros up to a multiple of 8, the values (float64). An entry is written 
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import mmap
 import os
@@ -23,29 +24,33 @@ Key = tuple[str, ...]
 
 _USED, _ENTRY, _VALUE = struct.Struct("<Q"), struct.Struct("<II"), struct.Struct("<d")
 _START = len(MAGIC) + _USED.size
-_STEP = 64 * 1024
+_STEP, _ROOM = 64 * 1024, 4 * 1024
 _SEPARATOR = "\x1f"
 
 
 class CountsFile:
     """A new file of counts, locked as long as this process lives (`flock`: it ends with the process, however that ends).
 
-    Not safe for threads. Raises OSError where the disk has no room.
+    It gets its name only when it is locked, so nobody takes it for a dead one's. Not safe for threads. Raises OSError where the disk has
+    no room.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        fresh = path.with_suffix(".new")
+        self._fd = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX)  # at most a reader looks at it for a moment
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._size = _STEP
             self._map = self._mapped(_STEP)
+            self._used = _START
+            self._map[: len(MAGIC)] = MAGIC
+            self._put(_USED, len(MAGIC), self._used)
+            fresh.rename(path)
         except OSError:
             os.close(self._fd)
+            fresh.unlink(missing_ok=True)
             raise
-        self._used = _START
-        self._map[: len(MAGIC)] = MAGIC
-        self._put(_USED, len(MAGIC), self._used)
         self._places: dict[tuple[Key, int], int] = {}
 
     def place(self, key: Key, values: int) -> int:
@@ -86,7 +91,13 @@ class CountsFile:
 
     def _mapped(self, size: int) -> mmap.mmap:
         # the room is taken now: a write to a mapped hole on a full disk would be a signal that kills
-        os.posix_fallocate(self._fd, 0, size)
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(self._fd, 0, size)
+        else:  # macOS
+            for at in range(os.fstat(self._fd).st_size, size, _ROOM):
+                os.pwrite(self._fd, bytes(_ROOM), at)
+            if os.fstat(self._fd).st_size < size:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         return mmap.mmap(self._fd, size)
 
 

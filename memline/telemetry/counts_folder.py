@@ -36,7 +36,8 @@ _REMEMBERED = 256
 _FOLDED = "folded"
 #: As it was when this process began: a laptop's may change.
 _HOST = socket.gethostname()
-#: Seconds after which the past of a worker is removed that has not come back: its container had a name that none has again.
+#: Seconds after which the past of a worker is removed that has not come back (its container had a name that none has again), and what was
+#: left half made by a kill.
 _FORGOTTEN = 7 * 86_400
 
 _FILE = re.compile(r"(?P<group>machine|port-\d+-[0-9a-f]+)\.(?P<owner>[0-9a-f]+-[0-9a-f]+)\.counts")
@@ -59,16 +60,14 @@ class CountsFolder:
     def new_file(self, group: str) -> CountsFile:
         """A file for this process, and its folder. Raises OSError where it can't be made."""
         self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with self._locked(wait=True):
-            self._take_in_the_dead()
-            # made and locked in one step, as seen by those who look for the dead
-            return CountsFile(self.path / f"{group}.{os.getpid():x}-{os.urandom(4).hex()}.counts")
+        self.take_in_the_dead()
+        return CountsFile(self.path / f"{group}.{os.getpid():x}-{os.urandom(4).hex()}.counts")
 
     def take_in_the_dead(self) -> None:
         """Adds what ended processes left to their groups' pasts; nothing where another process is at it."""
         if not self.path.is_dir():
             return
-        with self._locked(wait=False) as ours:
+        with self._locked() as ours:
             if ours:
                 self._take_in_the_dead()
 
@@ -111,9 +110,9 @@ class CountsFolder:
             for name in names:
                 (self.path / name).unlink(missing_ok=True)
         there = {MACHINE, *map(_group, self._names(_FILE, None))}
-        for name in self._names(_PAST, None):
-            if _group(name) not in there and (self.path / name).stat().st_mtime < time.time() - _FORGOTTEN:
-                (self.path / name).unlink(missing_ok=True)
+        for path in [*self.path.glob("*.past"), *self.path.glob("*.new")]:
+            if (path.suffix == ".new" or _group(path.name) not in there) and _is_older(path, time.time() - _FORGOTTEN):
+                path.unlink(missing_ok=True)
 
     def _names(self, pattern: re.Pattern[str], group: str | None) -> list[str]:
         try:
@@ -124,12 +123,12 @@ class CountsFolder:
         return sorted(match[0] for match in matches if group in (None, match["group"]))
 
     @contextmanager
-    def _locked(self, *, wait: bool) -> Iterator[bool]:
-        """Only one process at a time changes which files there are; yields False where another one does and *wait* is not asked for."""
+    def _locked(self) -> Iterator[bool]:
+        """Only one process at a time takes in the dead; yields False where another one does."""
         handle = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             try:
-                fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 yield False
                 return
@@ -158,6 +157,13 @@ def _let_go(handle: int) -> None:
     with suppress(OSError):  # a file system without locks
         fcntl.flock(handle, fcntl.LOCK_UN)
     os.close(handle)
+
+
+def _is_older(path: Path, than: float) -> bool:
+    try:
+        return path.stat().st_mtime < than
+    except FileNotFoundError:
+        return False
 
 
 def _past(path: Path) -> tuple[Counts, list[str]]:

@@ -58,7 +58,6 @@ def scrub_event(event: _Event, hint: Mapping[str, Any]) -> _Event:
 def scrub_transaction(event: _Event, hint: Mapping[str, Any]) -> _Event:
     """A transaction: times by operation; of SQL the statement, whose values are never part of it, of Redis the command's name."""
     kept = scrub_event(event, hint)
-    kept.pop("breadcrumbs", None)
     kept["spans"] = [_span(span) for span in event.get("spans") or ()]
     return kept
 

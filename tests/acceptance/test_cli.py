@@ -73,6 +73,7 @@ def test_screens_fit_80_columns_in_a_pipe(program: Program, file: Path) -> None:
         ["list", "-u", "mei"],
         ["get", memory_id],
         ["history", memory_id],
+        ["why", memory_id],
         ["jobs"],
         ["jobs", "show", job_id],
         ["receipt", job_id],

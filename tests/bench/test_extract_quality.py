@@ -51,7 +51,9 @@ def test_the_lists_are_as_long_as_they_say_and_share_nothing() -> None:
 def test_pleasantries_yield_no_memory() -> None:
     report = measure(RuleExtractor(), [])
     assert report["pleasantries_dropped"] >= PLEASANTRIES_DROPPED
-    assert report["pleasantries_dropped_held_out"] >= PLEASANTRIES_DROPPED
+    assert report["pleasantries_dropped_other"] >= PLEASANTRIES_DROPPED
+    # of wording that nobody thought of less is known; docs/extraction.md tells the figure
+    assert report["pleasantries_dropped_held_out"] >= 0.6
     assert report["marks_reached"]
 
 
@@ -108,4 +110,4 @@ def test_without_a_model_it_says_so_and_with_one_it_says_the_cost_first(
     told = json.loads(capsys.readouterr().out)
     assert told["model"] is None
     assert "Nothing was asked yet" in told["model_not_run"]
-    assert "403 calls" in told["model_not_run"]
+    assert "443 calls" in told["model_not_run"]

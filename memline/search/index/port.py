@@ -16,6 +16,7 @@ from memline.contracts.index_object import IndexObject, Kind, ObjectKey
 
 __all__ = [
     "Answer",
+    "ForgetsNamespaces",
     "Index",
     "IndexState",
     "KeepsVectors",
@@ -116,6 +117,15 @@ class OfSpace(Protocol):
 
     def drop(self) -> None:
         """Removes everything of this space; the object is of no use afterwards."""
+        ...
+
+
+@runtime_checkable
+class ForgetsNamespaces(Protocol):
+    """What an index has that keeps something of a namespace after its last object went."""
+
+    def forget(self, namespace: str) -> None:
+        """Removes what is left of a namespace that nobody will use again."""
         ...
 
 

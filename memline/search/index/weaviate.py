@@ -100,6 +100,15 @@ class WeaviateIndex:
         except Refused as error:
             raise self._reads.unforeseen(error) from None
 
+    def forget(self, namespace: str) -> None:
+        """Removes the tenant of a namespace that nobody will use again. Raises ServiceUnavailable."""
+        tenant = tenant_of(self._own_name(), namespace)
+        try:
+            self._asked(lambda: schema.drop_tenant(self._link, self._prefix, self._space, tenant))
+        except Refused as error:
+            raise self._reads.unforeseen(error) from None
+        self._known_tenants.discard(tenant)
+
     def write(self, writes: Sequence[Write], *, tx: Connection | None = None) -> list[Answer]:
         """See the port. *tx* is of no use here."""
         last = {write.key: write for write in writes}  # one object twice in a batch: the later one is how it is

@@ -19,7 +19,7 @@ from memline.search.index.weaviate_link import Link, Refused
 if TYPE_CHECKING:
     from weaviate import WeaviateClient
 
-__all__ = ["PARTS", "check_prefix", "collection_name", "drop", "ensure"]
+__all__ = ["PARTS", "check_prefix", "collection_name", "drop", "drop_tenant", "ensure"]
 
 #: Parts of equal size into which `part` cuts a tenant: a ranking that is deeper than the server's cap is asked for part by part.
 PARTS = 16
@@ -59,6 +59,13 @@ def drop(link: Link, prefix: str, space: Space) -> None:
     with link.rest() as client, link.asking():
         for kind in _KINDS:
             client.collections.delete(collection_name(prefix, kind, space))
+
+
+def drop_tenant(link: Link, prefix: str, space: Space, tenant: str) -> None:
+    """Removes a tenant from both collections, with all it holds; nothing where it is not there."""
+    with link.rest() as client, link.asking():
+        for kind in _KINDS:
+            client.collections.use(collection_name(prefix, kind, space)).tenants.remove([tenant])
 
 
 _KINDS: tuple[Kind, ...] = ("memory", "entity")

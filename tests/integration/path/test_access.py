@@ -22,6 +22,7 @@ WHOLE = {"close", "flush", "in_namespace", "from_config", "chat"}
 BY_MEMORY: dict[str, Callable[..., Any]] = {
     "get": lambda memory, one, **w: memory.get(one, **w),
     "history": lambda memory, one, **w: memory.history(one, **w),
+    "why": lambda memory, one, **w: memory.why(one, **w),
     "update its text": lambda memory, one, **w: memory.update(one, text="Box 99.", **w),
     "update its metadata": lambda memory, one, **w: memory.update(one, metadata={"seen": True}, **w),
     "update its date": lambda memory, one, **w: memory.update(one, expiration_date="2999-01-01", **w),

@@ -117,6 +117,7 @@ CALLS: dict[str, tuple[dict[str, Any], dict[str, list[Any]]]] = {
         {"filters": [None, {}, *BAD_FILTERS], "top_k": BAD_COUNTS, "cursor": BAD_CURSORS, "memory_ids": BAD_COUNTS},
     ),
     "history": ({"memory_id": OWN}, {"memory_id": BAD_HANDLES}),
+    "why": ({"memory_id": OWN}, {"memory_id": BAD_HANDLES}),
     "receipt": ({"turn_id": TURN}, {"turn_id": BAD_HANDLES}),
     "changes": ({"limit": 5}, {"since": BAD_CURSORS, "limit": BAD_COUNTS}),
     "flush": ({"timeout": 1}, {"timeout": [None, "x", math.nan, True]}),

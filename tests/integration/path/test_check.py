@@ -21,10 +21,12 @@ from memline.contracts.errors import InvalidInput, WaitTimeout
 from memline.ledger.forget_namespace import forget_namespace, rows_of_namespace
 from memline.ledger.schema import metadata
 from memline.ledger.session import Ledger
+from memline.search.index.weaviate import WeaviateIndex
 from memline.search.searcher import Searcher
 from tests.acceptance.program import Program
 from tests.integration.path.stacks import Stack
 from tests.services import RedisServer
+from tests.weaviate_server import Reached
 from tests.workers import Worker
 
 #: What a check does not take away: names of the ledger itself, counts of what happened, who is at work, and the tombstone of its subject.
@@ -71,6 +73,19 @@ def test_every_promise_holds_and_not_a_row_is_left(stack: Stack, opened: Memory)
     assert tombstones(stack) == stones + 1
     assert namespaces_of(stack) == []
     assert opened.count(filters={"user_id": "keeper"}) == 1
+
+
+def test_in_weaviate_its_tenant_goes_too(tmp_path: Path, weaviate_server: Reached) -> None:
+    variables = {"MEMLINE_HOME": str(tmp_path / "home"), "MEMLINE_WEAVIATE_PREFIX": "CheckTest", **weaviate_server.settings()}
+    stack = Stack("weaviate", variables)
+    assert program_of(stack).json("check")["ok"]
+    with stack.memory() as memory:
+        index = memory._house.index
+        assert isinstance(index, WeaviateIndex)
+        assert index._asked(index._tenants) == set()
+        index.forget("never-there")
+        memory.add("I keep bees in the garden.", user_id="keeper", infer=False, wait=True, timeout=60)
+        assert index.namespaces() == ["default"]
 
 
 def test_a_broken_promise_is_told_and_the_rest_goes_on(opened: Memory, monkeypatch: pytest.MonkeyPatch) -> None:

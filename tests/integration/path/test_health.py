@@ -15,9 +15,11 @@ from typing import Any
 
 import pytest
 
+from memline import Memory
 from memline.ledger.meta import check_embedder
 from memline.ledger.migrate import open_ledger
 from memline.ledger.session import Ledger
+from memline.settings import load_settings
 from tests.acceptance.program import Program
 from tests.services import PostgresServer, RedisServer, free_port
 from tests.workers import Worker
@@ -192,6 +194,23 @@ print(sorted({heavy!r} & set(sys.modules)))
     environment["MEMLINE_OPENAI_API_KEY"] = "none"
     ran = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "[]"
+
+
+def test_a_process_with_an_engine_of_its_own_lives_until_it_closes(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    program = Program(home)
+    with Memory(settings=load_settings(home=home, heartbeat_every=1)) as memory:
+        assert memory.count(filters={"user_id": "ann"}) == 0
+        deadline = time.monotonic() + 60
+        while True:
+            ran = program.start("health", "live", "--role", "worker", "--json")
+            told, _ = ran.communicate(timeout=60)
+            if ran.returncode == 0:
+                break
+            assert time.monotonic() < deadline, told
+        assert f"pid {os.getpid()}" in told and "engine" in told
+        assert program.json("health", "ready")["ok"]
+    assert "no process" in bad(program.json("health", "live", exit_code=4))["process"]
 
 
 def test_wrong_settings_are_unhealthy(tmp_path: Path) -> None:

@@ -123,7 +123,7 @@ def test_a_longer_wait_is_left_to_the_ledger_with_the_time() -> None:
     link = link_of(time, patience=10, uniform=0.0)
     with pytest.raises(ProviderUnavailable) as caught:
         made(link, ProviderUnavailable("429", retry_after=60, cause="limit"), "never")
-    assert caught.value.cause == "limit" and caught.value.retry_after == 60 and time.slept[-1:] in ([], [0.0])
+    assert caught.value.cause == "held" and caught.value.retry_after == 60 and time.slept[-1:] in ([], [0.0])
     with pytest.raises(ProviderUnavailable) as other:  # another call does not ask at all
         made(link)
     assert other.value.cause == "held" and other.value.retry_after == 60

@@ -102,5 +102,6 @@ def test_of_a_base_url_only_the_host_is_shown() -> None:
 
 def test_what_openai_looks_for_is_imported_whole_before_its_first_call() -> None:
     # a spaCy that is being loaded in another thread imports httpx, too, and a call must not meet it half made
-    code = "import sys; from memline.language import providers; providers.make_client('k', None, 1); print('Timeout' in vars(sys.modules['httpx']))"
+    code = "import sys; from memline.language.providers import make_client; make_client('k', None, 1)"
+    code += "; print('Timeout' in vars(sys.modules['httpx']))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "True\n"

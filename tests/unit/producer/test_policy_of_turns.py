@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from memline.contracts.errors import InvalidInput, PolicyRefused
+from memline.contracts.metrics import Counter, Gauge, Histogram, use
 from memline.contracts.scope import Scope
 from memline.contracts.turn import Turn
 from memline.producer import build_turn
@@ -119,3 +120,23 @@ def test_what_is_refused_says_where_and_what_and_never_the_text(given: dict[str,
     assert path in str(raised.value)
     assert CARD not in str(raised.value)
     assert ids.new() == "id-000001"  # not even an id was drawn
+
+
+def test_what_is_refused_is_counted_by_kind() -> None:
+    seen: list[tuple[str, float, tuple[str, ...]]] = []
+
+    class Sink:
+        def add(self, metric: Counter, by: float, labels: tuple[str, ...]) -> None:
+            seen.append((metric.name, by, labels))
+
+        def observe(self, metric: Histogram, value: float, labels: tuple[str, ...]) -> None: ...
+
+        def set(self, metric: Gauge, value: float, labels: tuple[str, ...]) -> None: ...
+
+    use(Sink())
+    try:
+        with pytest.raises(PolicyRefused):
+            turn(f"pay by {CARD}", policy=read_policy("card=refuse"))
+    finally:
+        use(None)
+    assert seen == [("memline_writes_refused_total", 1, ("card",))]

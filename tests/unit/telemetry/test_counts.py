@@ -18,6 +18,8 @@ from hypothesis import strategies as st
 
 from memline.contracts import metrics
 from memline.contracts.metrics import Counter, Gauge, Histogram
+from memline.observing import _count
+from memline.settings import load_settings
 from memline.telemetry.counts_file import CountsFile, read_counts, write_counts
 from memline.telemetry.counts_folder import CountsFolder, port_group
 from memline.telemetry.prometheus import OTHER, FileSink, install
@@ -197,12 +199,29 @@ def test_a_child_that_is_forked_while_the_folder_is_locked_does_not_keep_the_loc
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "open", opened)
-        with folder._locked(wait=False) as ours:
+        with folder._locked() as ours:
             assert ours
-    with folder._locked(wait=False) as ours:
+    with folder._locked() as ours:
         assert ours and of_the_child
     for handle in of_the_child:
         os.close(handle)
+
+
+def test_who_holds_the_folder_and_is_stopped_holds_up_nobody(tmp_path: Path) -> None:
+    Counting(tmp_path, 5).end()
+    with CountsFolder(tmp_path)._locked() as ours:
+        assert ours
+        install(tmp_path)
+        SAID.add(1, what="a")
+        assert said(tmp_path) == 6
+
+
+def test_what_a_kill_left_half_made_is_removed_one_day(tmp_path: Path) -> None:
+    for name in ("machine.1-ab.new", "machine.2-cd.new"):
+        (tmp_path / name).touch()
+    os.utime(tmp_path / "machine.1-ab.new", (time.time() - 8 * 86_400,) * 2)
+    CountsFolder(tmp_path).take_in_the_dead()
+    assert [path.name for path in tmp_path.glob("*.new")] == ["machine.2-cd.new"], "the other may be under way"
 
 
 def test_no_reader_sees_half_a_number(tmp_path: Path) -> None:
@@ -282,6 +301,26 @@ def test_more_than_fits_into_the_first_room_is_kept(tmp_path: Path) -> None:
     found = {key: values for key, values in read_counts((tmp_path / "machine.1-ab.counts").read_bytes())}
     file.close()
     assert len(found) == 5_000 and found["c", "name_4999"] == (4999.0,)
+
+
+def test_where_room_can_only_be_taken_by_writing_it_is_taken_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """macOS has no posix_fallocate."""
+    monkeypatch.delattr(os, "posix_fallocate", raising=False)
+    path = tmp_path / "machine.1-ab.counts"
+    file = CountsFile(path)
+    assert path.stat().st_size == path.stat().st_blocks * 512 == 64 * 1024
+    for number in range(5_000):
+        file.add(file.place(("c", f"name_{number}"), 1), number)
+    assert dict(read_counts(path.read_bytes()))["c", "name_4999"] == (4999.0,)
+    assert path.stat().st_blocks * 512 >= path.stat().st_size
+    file.close()
+
+
+def test_without_locks_an_application_goes_on_and_nothing_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Windows has no fcntl, and runs the embedded mode."""
+    monkeypatch.setitem(sys.modules, "fcntl", None)
+    _count(load_settings(home=tmp_path), "application")
+    assert metrics.installed() is None
 
 
 def test_where_nothing_can_be_written_nothing_is_kept_and_nothing_breaks(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -60,6 +60,11 @@ def test_the_text_form_is_one_line_that_reads() -> None:
     assert line.split(" ", 1)[1] == 'INFO    memline.runner: job retried stage=extract job=j-1 reason="a b" wait=1'
 
 
+def test_what_a_line_is_about_takes_the_place_of_nothing_that_it_is() -> None:
+    line = as_json(record("memline.runner", "stage done", **told(event="x", level="x", jobs=1)))
+    assert (line["event"], line["level"], line["jobs"]) == ("stage done", "info", 1)
+
+
 def test_what_is_at_hand_is_nested_ends_with_its_block_and_goes_along_with_a_copied_context() -> None:
     found: list[Any] = []
     with about(stage="extract", jobs=2), about(job="j-1", loop=None):
@@ -98,6 +103,7 @@ def test_an_exception_is_its_class_and_place_and_its_words_only_where_memline_wr
         ("openai", f"Request: {CANARY}", (), f"a message of {len(CANARY) + 9} characters at module:7"),
         ("other", "%s of %d", (CANARY, 3), "<str> of 3"),
         ("other", "%d", (CANARY,), "%d"),
+        ("other", "%(name)s", ({"name": CANARY},), "<str>"),
     ],
 )  # fmt: skip
 def test_of_other_packages_the_wording_is_told_and_no_value_that_could_be_a_text(
@@ -126,6 +132,7 @@ def test_installed_it_takes_every_line_warning_and_uncaught_error_of_the_process
     install("debug", "json", stream=out)
     logging.getLogger("memline.x").debug("fine")
     logging.getLogger("sqlalchemy.engine.Engine").info("INSERT %r", CANARY)
+    logging.getLogger("other").info("not worth a line")
     logging.getLogger("other").warning("%s", CANARY)
     thread = threading.Thread(target=lambda: raised(ValueError(CANARY)) and [][0])
     thread.start()

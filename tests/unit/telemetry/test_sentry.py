@@ -12,10 +12,10 @@ from sentry_sdk.integrations.dedupe import DedupeIntegration
 
 from memline.contracts import incidents
 from memline.contracts.about import about
-from memline.contracts.errors import ConfigurationError, InvalidInput, MemlineError, ServiceUnavailable
+from memline.contracts.errors import Closed, ConfigurationError, InvalidInput, MemlineError, NotFound, ServiceUnavailable
 from memline.contracts.incidents import FailedJob
 from memline.telemetry.scrub import scrub_breadcrumb, scrub_event, scrub_transaction
-from memline.telemetry.sentry import MOST_FAILED, SentryIncidents, open_sentry
+from memline.telemetry.sentry import MOST_FAILED, SentryIncidents, _renew_after_fork, open_sentry
 
 SECRET = "Dora keeps bees"
 
@@ -63,6 +63,15 @@ def test_an_event_is_tagged_with_what_was_at_hand_where_its_error_was_raised() -
     except ValueError:
         told = scrub_event({"exception": {"values": []}}, {"exc_info": sys.exc_info()})
     assert told["tags"] == {"stage": "embed", "lease": "l-1", "namespace": "shop", "jobs": "3"}
+
+
+def test_a_tag_is_cut() -> None:
+    assert scrub_event({"tags": {"job": "j" * 1000}}, {})["tags"]["job"] == "j" * 200
+
+
+def test_of_a_check_in_only_what_makes_it_one_passes() -> None:
+    told = scrub_event(full_event() | {"type": "check_in", "monitor_slug": "memline-sweep", "status": "ok", "duration": 1.0}, {})
+    assert set(told) == {"event_id", "type", "monitor_slug", "status", "duration", "sdk"}
 
 
 def test_of_a_transaction_statements_and_names_of_commands_pass() -> None:
@@ -141,6 +150,9 @@ def test_a_failed_job_is_an_event_grouped_by_stage_and_reason(sentry: SentryInci
         "job": "j-1", "stage": "extract", "namespace": "shop", "reason": "ValueError", "tries": 6, "role": "worker",
     }  # fmt: skip
     assert event["fingerprint"] == ["memline", "job failed", "extract", "ValueError"]
+    with about(lease="l-1", job="another"):
+        sentry.job_failed(failed())
+    assert (client.events[-1]["tags"]["lease"], client.events[-1]["tags"]["job"]) == ("l-1", "j-1")
     assert SECRET not in json.dumps(event)
 
 
@@ -151,6 +163,8 @@ def test_a_flood_of_failed_jobs_is_cut_and_counted(sentry: SentryIncidents, clie
     seconds.now += 60
     sentry.job_failed(failed())
     assert "7 failed jobs before it" in client.events[-1]["logentry"]["message"]
+    sentry.job_failed(failed())
+    assert "before it" not in client.events[-1]["logentry"]["message"]
 
 
 def test_one_error_at_one_place_is_told_once_a_minute(sentry: SentryIncidents, client: Client, seconds: Seconds) -> None:
@@ -233,6 +247,13 @@ def test_who_tells_of_a_failure_does_not_fail_by_telling(
     assert client.events == []
 
 
+def test_a_forked_child_does_not_wait_for_a_lock_that_its_parent_held(sentry: SentryIncidents) -> None:
+    held = sentry._lock
+    with held:
+        _renew_after_fork()
+        assert sentry._lock is not held
+
+
 def test_what_the_caller_gave_is_nobodys_incident() -> None:
     heard: list[str] = []
 
@@ -242,7 +263,7 @@ def test_what_the_caller_gave_is_nobodys_incident() -> None:
 
     incidents.use(Sink())  # type: ignore[arg-type]
     try:
-        for error in (InvalidInput("no"), ConfigurationError("no"), MemlineError("yes"), ValueError("yes")):
+        for error in (InvalidInput("no"), ConfigurationError("no"), NotFound("no"), Closed("no"), MemlineError("yes"), ValueError("yes")):
             with pytest.raises(type(error)), incidents.watched("search"):
                 raise error
     finally:

@@ -183,3 +183,16 @@ def test_a_turn_carries_its_trace_which_is_none_of_its_content() -> None:
     assert turn.to_wire().startswith('{"v":1,')  # a worker of the release before takes it, and passes over the trace
     assert turn.fingerprint == make_turn("tea", id="turn-2").fingerprint
     assert Turn.from_wire(turn.to_wire().replace(FAR, "no traceparent")).trace is None
+
+
+def test_the_rate_is_of_traces_begun_here_and_what_is_inside_another_follows_that() -> None:
+    with Collector() as collector:
+        provider = collector_provider(collector.endpoint, rate=0.0, service="s", version="v")
+        tracer = OpenTelemetry(provider)
+        with tracer.span("begun here", None, {}):
+            assert tracer.current() is None
+        for sampled in ("00", "01"):
+            with tracer.span(f"inside {sampled}", f"{FAR[:-2]}{sampled}", {}):
+                assert (tracer.current() is not None) is (sampled == "01")
+        provider.shutdown()
+        assert [span.name for span in collector.spans] == ["inside 01"]

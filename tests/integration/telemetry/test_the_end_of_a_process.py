@@ -1,0 +1,70 @@
+"""What a process did last is told before it ends, and a collector or a Sentry that hangs does not keep it from ending."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.listeners import Collector, SentryServer
+
+#: Hands a turn over and ends, so that its stages run at exit; before that a search fails.
+APPLICATION = """
+import sqlite3
+from pathlib import Path
+from memline import Memory
+memory = Memory()
+memory.add("I like green tea.", user_id="ann", infer=False, wait=True)
+ledger = next(Path(memory._house.settings.home_folder()).glob("*.db"))
+with sqlite3.connect(ledger) as other:
+    other.execute("ALTER TABLE memories RENAME TO away")
+try:
+    memory.search("tea", filters={"user_id": "ann"})
+except Exception as error:
+    print(type(error).__name__)
+with sqlite3.connect(ledger) as other:
+    other.execute("ALTER TABLE away RENAME TO memories")
+memory.add("I like black tea.", user_id="ann", infer=False)
+"""
+
+
+def run(home: Path, **variables: str) -> str:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("MEMLINE_", "OPENAI_"))}
+    done = subprocess.run(
+        [sys.executable, "-c", APPLICATION],
+        env=kept | {"MEMLINE_HOME": str(home), "MEMLINE_EXIT_DRAIN": "60", "MEMLINE_SEARCH_DEADLINE": "30"} | variables,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_a_search_that_failed_last_and_what_ran_at_exit_are_told(memline_home: Path) -> None:
+    with SentryServer() as sentry, Collector() as collector:
+        error = run(
+            memline_home,
+            MEMLINE_SENTRY_DSN=sentry.dsn,
+            MEMLINE_OTLP_ENDPOINT=collector.endpoint,
+            OTEL_BSP_SCHEDULE_DELAY="600000",  # not before the end
+        )
+        events = sentry.items("event")
+        spans = collector.spans
+    assert [event["tags"]["reason"] for event in events if event["tags"].get("where") == "search"] == [error]
+    added = {span.trace_id for span in spans if span.name == "memline add"}
+    saved = {span.trace_id for span in spans if span.name == "memline save"}
+    assert len(added) == 2 and saved == added
+
+
+def test_a_collector_and_a_sentry_that_never_answer_keep_no_process(memline_home: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        assert run(
+            memline_home,
+            MEMLINE_SENTRY_DSN=f"http://key@127.0.0.1:{port}/1",
+            MEMLINE_OTLP_ENDPOINT=f"http://127.0.0.1:{port}",
+            OTEL_EXPORTER_OTLP_TIMEOUT="3600",
+        )
