@@ -21,14 +21,11 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from bench.speed import MODEL, _fields, _text
+from bench.speed import MODEL, fields
+from bench.stages import text, walk
 from memline.compose import House
 from memline.contracts.scope import Scope
-from memline.ledger.accept import accept_turns
-from memline.ledger.jobs import Stage
-from memline.ledger.leases import Lease
 from memline.ledger.session import Ledger
-from memline.pipeline import runner
 from memline.producer import TurnStream, build_turn
 from memline.settings import load_settings
 from tests.services import PostgresServer, RedisServer
@@ -47,10 +44,10 @@ def main() -> None:
     figures: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as folder, ExitStack() as servers:
         home = Path(folder)
-        figures |= _named("sqlite", _pipeline(load_settings(home=home / "sqlite", **_fields(MODEL)), given.turns, given.scopes, None))
+        figures |= _named("sqlite", _pipeline(load_settings(home=home / "sqlite", **fields(MODEL)), given.turns, given.scopes, None))
         postgres = servers.enter_context(PostgresServer())
         url = postgres.url(postgres.create_database())
-        variables: dict[str, Any] = {"home": home / "postgres", "ledger_url": url, **_fields(MODEL)}
+        variables: dict[str, Any] = {"home": home / "postgres", "ledger_url": url, **fields(MODEL)}
         weaviate = servers.enter_context(WeaviateServer()) if weaviate_binary() else None
         if weaviate is not None:
             variables |= {name.removeprefix("MEMLINE_").lower(): value for name, value in weaviate.reached.settings().items()}
@@ -83,34 +80,7 @@ def _pipeline(settings: Any, turns: int, scopes: int, server: int | None) -> dic
             spent[name] = spent.get(name, 0.0) + time.process_time() - own
             spent["server"] = spent.get("server", 0.0) + _cpu_below(server) - theirs
 
-    made = [
-        build_turn(Scope.of("default", f"user-{number % scopes}"), _text(number), ids=house.ids, clock=house.clock)
-        for number in range(turns)
-    ]
-    parts.analyser.analyse(["warm"])
-    parts.embedder.embed(["warm"])
-
-    def accept(start: int) -> None:
-        with parts.ledger.write() as tx:
-            accept_turns(tx, made[start : start + 200], now=parts.clock.now(), order_wait=30)
-
-    for start in range(0, turns, 200):
-        timed("accept", lambda start=start: accept(start))  # type: ignore[misc]
-    waiting: list[Lease] = []
-    while True:
-        if not waiting:
-            timed("claim", lambda: runner.claim_and_send(parts, waiting.extend))
-        if not waiting:
-            break
-        lease: Lease | None = waiting.pop()
-        while lease is not None:
-            stage: Stage = lease.stage
-            current = lease
-            lease = timed(
-                stage.value,
-                lambda: runner.run_stage(parts, current.id, current.epoch, current.stage, worker="bench", send=waiting.extend),  # noqa: B023
-            )
-    timed("relay", house.relay.drain)
+    walk(house, turns, scopes, timed)
     with parts.ledger.read() as connection:
         memories = connection.execute(sa.text("SELECT count(*) FROM memories")).scalar_one()
     figures = {f"CPU ms a turn in {name}": seconds / turns * 1000 for name, seconds in spent.items()}
@@ -162,7 +132,7 @@ def _stream(redis: RedisServer, turns: int) -> dict[str, float]:
     with client_library.Redis.from_url(redis.url) as client, closing(TurnStream(redis.url)) as stream:
         before = client.info("memory")["used_memory"]
         for number in range(turns):
-            turn = build_turn(Scope.of("default", f"user-{number % 50}"), _text(number), ids=ids, clock=clock)
+            turn = build_turn(Scope.of("default", f"user-{number % 50}"), text(number), ids=ids, clock=clock)
             stream.append(turn.to_wire())
         used = (client.info("memory")["used_memory"] - before) / turns
     return {"bytes a waiting turn": used, "bytes of its JSON": float(len(turn.to_wire()))}

@@ -17,11 +17,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from bench.stages import text, walk
 from memline import Memory
 from memline.compose import House
-from memline.ledger.jobs import STAGES, Stage
-from memline.ledger.leases import Lease
-from memline.pipeline import runner
+from memline.ledger.jobs import STAGES
 from memline.settings import load_settings
 from tests.integration.path.stacks import celery_stack
 from tests.services import PostgresServer, RedisServer
@@ -41,10 +40,10 @@ def main() -> None:
                 figures |= {f"{name}: {key}": value for key, value in _through_celery(memory, arguments.turns, arguments.scopes).items()}
         for name, variables in {"model that answers at once": MODEL, "rules": {}}.items():
             url = postgres.url(postgres.create_database())
-            settings = load_settings(home=Path(folder) / "stages", ledger_url=url, **_fields(variables))
+            settings = load_settings(home=Path(folder) / "stages", ledger_url=url, **fields(variables))
             figures |= {f"{name}: {key}": value for key, value in _by_stage(settings, arguments.turns, arguments.scopes).items()}
         for name, variables in {"rules": {}}.items():
-            settings = load_settings(home=Path(folder) / "embedded", **_fields(variables))
+            settings = load_settings(home=Path(folder) / "embedded", **fields(variables))
             figures |= {f"embedded, {name}: {key}": value for key, value in _embedded(settings, arguments.turns, arguments.scopes).items()}
     for key, value in figures.items():
         sys.stdout.write(f"{key:<72} {value:>10.2f}\n")
@@ -60,12 +59,8 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _fields(variables: dict[str, str]) -> dict[str, str]:
+def fields(variables: dict[str, str]) -> dict[str, str]:
     return {name.removeprefix("MEMLINE_").lower(): value for name, value in variables.items()}
-
-
-def _text(number: int) -> str:
-    return f"I bought lamp number {number} for {number % 90 + 10} euros in Kyoto, because my sister Ana likes paper lamps."
 
 
 def _import_time() -> float:
@@ -80,17 +75,17 @@ def _import_time() -> float:
 
 
 def _through_celery(memory: Memory, turns: int, scopes: int) -> dict[str, float]:
-    memory.add(_text(0), user_id="warm", wait=True, timeout=120)
+    memory.add(text(0), user_id="warm", wait=True, timeout=120)
     alone = []
     for number in range(20):
         started = time.perf_counter()
-        memory.add(_text(number), user_id="alone", wait=True)
+        memory.add(text(number), user_id="alone", wait=True)
         alone.append(time.perf_counter() - started)
     held = []
     started = time.perf_counter()
     for number in range(turns):
         before = time.perf_counter()
-        memory.add(_text(number), user_id=f"user-{number % scopes}")
+        memory.add(text(number), user_id=f"user-{number % scopes}")
         held.append(time.perf_counter() - before)
     memory.flush(600)
     took = time.perf_counter() - started
@@ -104,16 +99,16 @@ def _through_celery(memory: Memory, turns: int, scopes: int) -> dict[str, float]
 
 def _embedded(settings: Any, turns: int, scopes: int) -> dict[str, float]:
     with Memory(settings=settings) as memory:
-        memory.add(_text(0), user_id="warm", wait=True, timeout=120)
+        memory.add(text(0), user_id="warm", wait=True, timeout=120)
         alone, held = [], []
         for number in range(20):
             started = time.perf_counter()
-            memory.add(_text(number), user_id="alone", wait=True)
+            memory.add(text(number), user_id="alone", wait=True)
             alone.append(time.perf_counter() - started)
         started = time.perf_counter()
         for number in range(turns):
             before = time.perf_counter()
-            memory.add(_text(number), user_id=f"user-{number % scopes}")
+            memory.add(text(number), user_id=f"user-{number % scopes}")
             held.append(time.perf_counter() - before)
         memory.flush(600)
         took = time.perf_counter() - started
@@ -127,10 +122,6 @@ def _embedded(settings: Any, turns: int, scopes: int) -> dict[str, float]:
 def _by_stage(settings: Any, turns: int, scopes: int) -> dict[str, float]:
     """The stages one after the other in this thread, on PostgreSQL, in the batches that a loaded system makes."""
     house = House(settings)
-    from memline.contracts.scope import Scope
-    from memline.ledger.accept import accept_turns
-    from memline.producer import build_turn
-
     spent: dict[str, float] = {}
 
     def timed(name: str, call: Callable[[], Any]) -> Any:
@@ -140,35 +131,7 @@ def _by_stage(settings: Any, turns: int, scopes: int) -> dict[str, float]:
         finally:
             spent[name] = spent.get(name, 0.0) + time.perf_counter() - started
 
-    parts = house.parts
-    made = [
-        build_turn(Scope.of("default", f"user-{number % scopes}"), _text(number), ids=house.ids, clock=house.clock)
-        for number in range(turns)
-    ]
-    parts.analyser.analyse(["warm"])
-    parts.embedder.embed(["warm"])
-
-    def accept(start: int) -> None:
-        with parts.ledger.write() as tx:
-            accept_turns(tx, made[start : start + 200], now=parts.clock.now(), order_wait=30)
-
-    for start in range(0, turns, 200):
-        timed("accept", lambda start=start: accept(start))  # type: ignore[misc]
-    waiting: list[Lease] = []
-    while True:
-        if not waiting:
-            timed("claim", lambda: runner.claim_and_send(parts, waiting.extend))
-        if not waiting:
-            break
-        lease: Lease | None = waiting.pop()
-        while lease is not None:
-            stage: Stage = lease.stage
-            current = lease
-            lease = timed(
-                stage.value,
-                lambda: runner.run_stage(parts, current.id, current.epoch, current.stage, worker="bench", send=waiting.extend),  # noqa: B023
-            )
-    timed("relay", house.relay.drain)
+    walk(house, turns, scopes, timed)
     house.close(0)
     order = ["accept", "claim", *(stage.value for stage in STAGES), "relay"]
     return {f"ms a turn in {name}": spent.get(name, 0.0) / turns * 1000 for name in order}
