@@ -78,6 +78,7 @@ bench-extract: $(VENV)/installed-dev
 chaos: $(VENV)/installed-dev
 	@MEMLINE_CHAOS_FULL=1 $(BIN)/python -m pytest tests/chaos/test_lanes.py tests/chaos/test_bounded_growth.py
 	@$(BIN)/python -m tests.chaos.matrix --write
+	@$(BIN)/python -m tests.chaos.matrix --index provider --write
 	@if command -v weaviate >/dev/null; then $(BIN)/python -m tests.chaos.matrix --index weaviate --write; \
 		else echo "The matrix of weaviate was NOT run: it kills its server, so it needs a \`weaviate\` server binary on the PATH."; fi
 

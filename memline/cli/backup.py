@@ -76,13 +76,13 @@ def restore(
     screen().print(facts(rows))
     screen().print(text("The ledger serves. Start the workers, then: memline reconcile, memline verify.", "green"))
     if told.get("ledger_before"):
-        note("Remove the ledger that was there before once this one has proven itself: erasures do not reach into it.")
+        note("Remove the ledger that was there before once this one has proven itself: while it is there, no erasure comes to its end.")
     note("Turns that were accepted after the backup are gone from it; those still in Redis or in a spool arrive by themselves.")
 
 
 def _put_back(settings: Settings, file: Path, *, yes: bool, as_json: bool) -> dict[str, Any]:
     from memline.contracts.clock import SystemClock
-    from memline.ledger.backup import put_back, read_backup
+    from memline.ledger.backup import aside_of, put_back, read_backup
     from memline.ledger.migrate import HEAD
 
     path = _sqlite_path(settings)
@@ -99,7 +99,7 @@ def _put_back(settings: Settings, file: Path, *, yes: bool, as_json: bool) -> di
             raise typer.BadParameter("with --json nothing is asked: add --yes.", param_hint="--json")
         _show(found, f"This would be put in the place of {path}.")
         typer.confirm("Put it back?", abort=True, err=True)
-    aside = path.with_name(f"{path.name}.before-{SystemClock().now():%Y%m%dT%H%M%S}")
+    aside = aside_of(path, SystemClock().now())
     was_there = put_back(found, path, aside=aside)
     return {**_document(found), "ledger_before": str(aside) if was_there else None}
 

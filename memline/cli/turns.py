@@ -82,6 +82,7 @@ _NOTES = {
     "windows": "The turn is long: it was read in {} windows.",
     "left_out": "{} facts of the assistant were left out: a turn keeps only so many.",
     "pasted": "{} facts only repeated memories that had been pasted into the turn.",
+    "blanked": "{} blocks that call themselves memories were taken for pasted in, and not read.",
 }
 
 

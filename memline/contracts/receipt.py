@@ -80,7 +80,8 @@ class ReceiptState:
     #: Every stage is done: entities are linked and messages saved, too.
     finished: bool = False
     #: What else there is to tell of its extraction, numbers only: `windows` it was asked in where it was long, `left_out` facts of the
-    #: assistant beyond what a turn may have, `pasted` facts that only repeated memories which stood in the turn.
+    #: assistant beyond what a turn may have, `pasted` facts that only repeated memories which stood in the turn,
+    #: `blanked` blocks of the turn that say they are memories, which were not read.
     notes: Mapping[str, int] = field(default_factory=dict)
     #: What the write policy masked in its text: {kind: how often}.
     masked: Mapping[str, int] = field(default_factory=dict)

@@ -10,14 +10,17 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 from memline.contracts.errors import ConfigurationError, InvalidInput, ServiceUnavailable
 
-__all__ = ["BackupFile", "put_back", "read_backup", "take_backup"]
+__all__ = ["BackupFile", "aside_of", "left_beside", "put_back", "read_backup", "take_backup"]
 
 #: Seconds to wait for whoever still writes to the ledger that is about to be replaced.
 _PATIENCE = 2.0
+
+_ASIDE, _FRESH = ".before-", ".restoring"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +84,24 @@ def read_backup(path: Path) -> BackupFile:
     return BackupFile(path, path.stat().st_size, revision, None if name is None else name[0], memories, jobs, newest)
 
 
+def aside_of(ledger: Path, now: datetime) -> Path:
+    """Where the ledger goes that a restore at *now* replaces."""
+    return ledger.with_name(f"{ledger.name}{_ASIDE}{now:%Y%m%dT%H%M%S%f}")
+
+
+def left_beside(ledger: Path) -> list[Path]:
+    """Whole ledgers that restores have left beside *ledger*: what was there before, and what one that was killed has copied."""
+    if not ledger.parent.is_dir():
+        return []
+    return sorted(path for path in ledger.parent.iterdir() if path.name.startswith((ledger.name + _ASIDE, ledger.name + _FRESH)))
+
+
 def put_back(backup: BackupFile, ledger: Path, *, aside: Path) -> bool:
     """Puts a backup in the place of *ledger*, whose file goes to *aside*; False where there was none.
 
     Raises ServiceUnavailable where a process has the ledger open, and where there is no room; nothing was changed then.
     """
-    fresh = ledger.with_name(ledger.name + ".restoring")
+    fresh = ledger.with_name(ledger.name + _FRESH)
     fresh.unlink(missing_ok=True)
     _copy(backup.path, fresh)
     try:

@@ -27,6 +27,7 @@ COUNTERS = {
     "links_dropped": "links of the model to memories that it was not shown",
     "near_unseen": "turns whose near-duplicates were not looked for, since the index did not answer",
     "pasted_dropped": "facts that only repeated memories which the application had pasted into the turn",
+    "pasted_blanked": "blocks of memories which the application had pasted into a turn, and which no extractor was shown",
     "assistant_left_out": "facts of the assistant beyond what one turn may have",
     "units_apart": "calls for several turns whose reply could not be divided, or was refused; their turns were asked one by one",
     "images_unread": "images that the vision model refused; the text of their turns was kept",

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["files_below", "forms_of", "scan"]
+__all__ = ["files_below", "forms_of", "is_database", "scan"]
 
 _CHUNK = 4 * 1024 * 1024
 
@@ -52,6 +52,15 @@ def scan(files: Iterable[Path], texts: Sequence[str]) -> dict[str, list[int]]:
         if there:
             found[str(path)] = sorted(there)
     return found
+
+
+def is_database(path: Path) -> bool:
+    """Whether *path* is a SQLite database, whatever it is called; of a file that is gone it says no."""
+    try:
+        with _opened(path) as descriptor:
+            return os.pread(descriptor, len(_DATABASE), 0) == _DATABASE
+    except FileNotFoundError:
+        return False
 
 
 #: Descriptors that are never closed, by device and inode. The system's locks on a file belong to the process and end with *any* close of

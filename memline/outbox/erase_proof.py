@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from memline.ledger.backup import left_beside
 from memline.ledger.erase_census import holders_of
 from memline.ledger.session import Ledger
-from memline.outbox.byte_scan import files_below, scan
+from memline.outbox.byte_scan import files_below, is_database, scan
 
 __all__ = ["Proof", "Read", "read_bytes"]
 
@@ -55,21 +56,26 @@ class Proof:
 def read_bytes(proof: Proof, sqlite: Sequence[Ledger], folders: Sequence[Path], texts: Sequence[str]) -> None:
     """Reads every byte of every file of memline's here, and looks for *texts*.
 
-    A text that somebody else has, too, stands in a file rightly; it is told from the subject's by being in a row that is left.
+    A text that somebody else has, too, stands in a file rightly; it is told from the subject's by being in a row that is left. A ledger
+    that a restore put aside counts as found, whatever is in it: it may hold texts of the subject that no row tells any more.
     """
+    aside = {str(path) for store in sqlite if store.path is not None for path in left_beside(Path(store.path))}
     beside = [Path(f"{store.path}{end}") for store in sqlite for end in ("", "-wal", "-shm", "-journal")]
-    files = sorted({*files_below([folder for folder in folders if folder.is_dir()], without=_SERVERS), *(p for p in beside if p.exists())})
+    files = sorted({*files_below([folder for folder in folders if folder.is_dir()], without=_SERVERS), *(p for p in beside if p.exists()), *map(Path, aside)})
     proof.files, proof.texts = [str(path) for path in files], len(texts)
     hits = scan(files, texts)
     databases = {str(path) for path in beside}
     shared: dict[int, bool] = {}
     for path in map(str, files):
+        if path in aside:
+            proof.add(path, "a ledger that a restore put aside: remove it", 1)
+            continue
         own = 0
-        for place in hits.get(path, ()) if path in databases else ():
+        for place in hits.get(path, ()) if path in databases or (path in hits and is_database(Path(path))) else ():
             if place not in shared:
                 shared[place] = any(_is_held(store, texts[place]) for store in sqlite)
             own += not shared[place]
-        # what is in no database is a spool, whose turns were told one by one
+        # a spool's turns were told one by one; what else is no database has numbers and names of memline's own
         both = len(hits.get(path, ())) - own
         note = f"{both} more are texts that others have, too" if both else None
         proof.add(path, f"bytes of {len(texts)} texts and ids of the subject", own, note)

@@ -49,6 +49,8 @@ class Extraction:
     #: assistant beyond what a turn may have.
     links_dropped: int = 0
     pasted: int = 0
+    #: Blocks of such memories that nobody was shown.
+    blanked: int = 0
     left_out: int = 0
 
 

@@ -91,6 +91,7 @@ def commit(tx: Connection, parts: Parts, jobs: Sequence[Job], prepared: Prepared
         tx.execute(sa.update(job_rows).where(job_rows.c.no.in_(named)).values(extractor=by))
     count(tx, "links_dropped", sum(one.links_dropped for one in found.values()))
     count(tx, "pasted_dropped", sum(one.pasted for one in found.values()))
+    count(tx, "pasted_blanked", sum(one.blanked for one in found.values()))
     count(tx, "assistant_left_out", sum(one.left_out for one in found.values()))
     if parts.extractor.paid:
         drop_units(tx, jobs)
@@ -98,7 +99,8 @@ def commit(tx: Connection, parts: Parts, jobs: Sequence[Job], prepared: Prepared
 
 def _notes(found: Extraction) -> dict[str, Any]:
     """What a receipt tells beside the facts."""
-    told = {"windows": found.windows if found.windows > 1 else 0, "left_out": found.left_out, "pasted": found.pasted}
+    told = {"left_out": found.left_out, "pasted": found.pasted, "blanked": found.blanked}
+    told["windows"] = found.windows if found.windows > 1 else 0
     return {name: number for name, number in told.items() if number}
 
 

@@ -13,7 +13,7 @@ from memline.contracts.message import SOURCES, Message
 from memline.ledger.jobs import Job
 from memline.ledger.schema import memories
 from memline.pipeline.asking import Extraction
-from memline.pipeline.extractors.pasted import pasted_lines
+from memline.pipeline.extractors.pasted import pasted_blocks, pasted_lines
 from memline.pipeline.parts import Parts
 
 __all__ = ["MOST_OF_ASSISTANT", "kept"]
@@ -36,7 +36,8 @@ def kept(parts: Parts, job: Job, found: Extraction) -> Extraction:
     first = sorted(own, key=lambda number: (not fresh[number].links, number))[:MOST_OF_ASSISTANT]
     dropped = set(own) - set(first)
     left = [fact for number, fact in enumerate(fresh) if number not in dropped]
-    return replace(found, facts=left, pasted=len(facts) - len(fresh), left_out=len(dropped))
+    blanked = pasted_blocks(job.messages)
+    return replace(found, facts=left, pasted=len(facts) - len(fresh), blanked=blanked, left_out=len(dropped))
 
 
 def _without_pasted(parts: Parts, job: Job, facts: Sequence[Fact]) -> list[Fact]:

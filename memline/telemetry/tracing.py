@@ -59,7 +59,8 @@ class LastSpans:
     def __init__(self, provider: TracerProvider) -> None:
         self._provider = provider
         self._begin()
-        os.register_at_fork(after_in_child=self._begin)
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._begin)
 
     def __call__(self) -> None:
         self._asked.set()

@@ -55,6 +55,7 @@ class Pulse:
         self._beats = 0
         self._changed = False
         self._next = process.started_at + timedelta(seconds=every)
+        self._looked: datetime | None = None
 
     def expect(self, loop: str, *, rest: float = 0.0, patience: float = PATIENCE) -> Callable[[BaseException | None], None]:
         """Adds a loop that rests at most *rest* seconds between two rounds; returns what it calls at the end of each, with its error."""
@@ -88,9 +89,28 @@ class Pulse:
 
     def run_once(self) -> int:
         """For a loop that looks every second: beats when it is time, at the first look, and when a loop began to fail or to work."""
-        if self._changed or not self._beats or self._clock.now() >= self._next:
+        self._follow_clock()
+        if self._changed or not self._beats or self._is_due():
             self.beat()
         return 0
+
+    def _follow_clock(self) -> None:
+        """Between two looks lies about a second. Where the clock says otherwise it was set, or all of the process stood still: no loop
+        had more time by that, so that none is taken to hang.
+        """
+        now, before = self._clock.now(), self._looked
+        self._looked = now
+        if before is None or timedelta() <= now - before <= timedelta(seconds=self.every * MISSED):
+            return
+        with self._lock:
+            for said in self._said.values():
+                if said.round_by is not None:
+                    said.round_by += now - before
+            self._changed = True
+
+    def _is_due(self) -> bool:
+        """Also where the clock was set back to long before the next beat."""
+        return not timedelta() < self._next - self._clock.now() <= timedelta(seconds=self.every)
 
     def beat(self) -> None:
         """Writes what was said."""
@@ -105,7 +125,7 @@ class Pulse:
 
     def beat_when_due(self) -> None:
         """The same, at most once in *every* seconds, first after so long: for who has no thread for it and may live but a moment."""
-        if self._clock.now() >= self._next:
+        if self._is_due():
             self.beat()
 
     def leave(self) -> None:

@@ -69,10 +69,14 @@ def read_text(reply: str) -> str:
 
 
 def _read(reply: str, *, what: str = "a list of memories") -> list[ReplyItem]:
-    raw, cut = items_of(reply)
+    raw, problem = items_of(reply)
     if raw is None:
-        why = "it is empty" if not reply.strip() else "it breaks off before its end" if cut else f"it holds no complete JSON with {what}"
-        raise _unreadable(reply, why, cut=cut)
+        why = {
+            "cut": "it breaks off before its end",
+            "several": "it holds several answers that differ",
+            None: f"it holds no complete JSON with {what}" if reply.strip() else "it is empty",
+        }[problem]
+        raise _unreadable(reply, why, cut=problem == "cut")
     try:
         items = [item for one in raw if (item := item_of(one)) is not None]
     except HalfCharacter:

@@ -2,7 +2,10 @@
 
 Found are an object with a list of memories (also under other names), a bare list, a single item, objects line by line (NDJSON): in code
 fences, with chatter around, after thoughts in <think> tags. Repaired are escapes that JSON does not know, commas before a closing bracket,
-curly or single quotes in place of JSON's, and Python's None, True and False. What is cut off is never completed: a half list looks whole.
+curly or single quotes in place of JSON's, and Python's None, True and False.
+
+What is cut off is never completed: a half list looks whole. Nor is it guessed which of several answers is meant: an example, a draft and
+the other half look alike.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from itertools import islice
+from typing import Any, Literal
 
 __all__ = ["LISTS", "TEXTS", "items_of", "text_in"]
 
@@ -18,12 +22,20 @@ __all__ = ["LISTS", "TEXTS", "items_of", "text_in"]
 LISTS = ("memory", "memories", "facts", "results", "items", "data")
 TEXTS = ("text", "memory", "fact", "content", "statement", "value")
 
+#: Those under which an object may be the whole answer. Under the others stand refusals, too: {"role": "assistant", "content": "Sorry"}.
+_ALONE = ("text", "memory", "fact")
+#: Where the answer may stand as JSON in a string, as OpenAI writes the arguments of a call.
+_CALLS = ("arguments", "input", "parameters", "content", *LISTS)
+#: What is written for nothing in the place of a text.
+_NO_TEXTS = ("none", "null", "n/a", "[]", "{}")
+
 _THOUGHT = r"(?:think|thinking|reasoning|thought)"
 _THOUGHT_START = re.compile(rf"\s*<{_THOUGHT}>", re.IGNORECASE)
 _THOUGHT_END = re.compile(rf"</{_THOUGHT}>", re.IGNORECASE)
 _FENCE = re.compile(r"```[A-Za-z0-9_-]*[ \t]*\n?(.*?)```", re.DOTALL)
 _STRING = re.compile(r'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', re.DOTALL)
 _ESCAPE = re.compile(r'\\(?:(["\\/bfnrt]|u[0-9a-fA-F]{4})|(.))', re.DOTALL)
+_BESIDE = re.compile(r"```[A-Za-z0-9_-]*|[\s,;]+")
 _TRAILING_COMMA = re.compile(r",(\s*[}\]])")
 _MARKUP = re.compile(r'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)|[\[\]{}]', re.DOTALL)
 _JSON_START = re.compile(r'[\[{](?=\s*(?:["“\'\[\]{}]|$))')
@@ -38,52 +50,72 @@ _PYTHON = {"None": "null", "True": "true", "False": "false"}
 _PYTHON_WORD = re.compile(r"\b(?:None|True|False)\b")
 
 
-def items_of(reply: str) -> tuple[Sequence[object] | None, bool]:
-    """The items of the list of memories in *reply* (None: there is no whole one), and whether it breaks off inside JSON or thoughts."""
+def items_of(reply: str) -> tuple[Sequence[object] | None, Literal["cut", "several"] | None]:
+    """The items of the list of memories in *reply*; None where there is no one whole list, and why, where that can be told.
+
+    "cut": it breaks off inside JSON or thoughts; "several": it holds lists that differ.
+    """
     text = reply.strip().lstrip("\ufeff").strip()
     whole = _load(text)
     if whole is not None:
-        return _list_in(whole[0], alone=True), False
+        return _list_in(whole[0], alone=True), None
     text, open_thought = _without_thoughts(text)
     if (lines := _lines(text)) is not None:
-        return lines, False
+        return lines, None
+    parts, broken, only_json = _parts(text)
+    if broken:  # behind an example an answer that breaks off hides it: the example is not the answer
+        return None, "cut"
     found: list[Sequence[object]] = []
-    parts, broken = _parts(text)
     for part, alone in parts:
         value = _load(part)
         items = _list_in(value[0], alone=alone) if value is not None else None
         if items is None:
             items = _lines(part) if alone else None
-        if items is not None:
+        if items is not None and items not in found[-1:]:  # what stands in a fence is met twice
             found.append(items)
-    # What stands last is the answer, what stands before may be an example; but an empty one never hides one with content. Behind an
-    # example an answer that breaks off hides it: the example is not the answer.
-    if broken:
-        return None, True
-    return next((items for items in reversed(found) if items), found[-1] if found else None), open_thought
+    if len(found) > 1 and only_json:  # an answer in pieces
+        return [item for items in found for item in items], None
+    filled = [items for items in found if items]
+    if any(items != filled[0] for items in filled) or (filled and not found[-1]):
+        return None, "several"
+    return (found[-1] if found else None), "cut" if open_thought and not found else None
 
 
-def text_in(item: object) -> str | None:
+def text_in(item: object, names: Sequence[str] = TEXTS) -> str | None:
     """The text of an item without NUL and outer white space; None if it has none."""
     if isinstance(item, dict):
-        item = next((item[key] for key in TEXTS if isinstance(item.get(key), str)), None)
+        item = next((item[key] for key in names if isinstance(item.get(key), str)), None)
     if not isinstance(item, str):
         return None
-    return item.replace("\x00", "").strip() or None
+    text = item.replace("\x00", "").strip()
+    return None if text.casefold() in _NO_TEXTS else text or None
 
 
 def _without_thoughts(text: str) -> tuple[str, bool]:
     """*text* after its thoughts, and whether they were never closed; then only JSON that ends the reply, from a line's start, is left."""
-    end = _THOUGHT_END.search(text)
-    if _THOUGHT_START.match(text):
-        if end:
-            return text[end.end() :].strip(), False
-        starts = islice((found.end() for found in _LINE_OF_JSON.finditer(text)), _MOST_STARTS)
-        start = next((start for start in starts if _end_of(text, start) == len(text)), None)
-        return ("" if start is None else text[start:], True)
+    while _THOUGHT_START.match(text):
+        end = _THOUGHT_END.search(text)
+        if end is None:
+            starts = islice((found.end() for found in _LINE_OF_JSON.finditer(text)), _MOST_STARTS)
+            start = next((start for start in starts if _end_of(text, start) == len(text)), None)
+            return ("" if start is None else text[start:], True)
+        text = text[end.end() :].strip()
     # Some servers leave the opening tag out; the words may also stand in a memory's text.
-    after = text[end.end() :].strip() if end else ""
-    return (after if "{" in after or "[" in after else text), False
+    end = _THOUGHT_END.search(text)
+    if end is None or _is_in_json(text, end.start()):
+        return text, False
+    before, after = text[: end.start()].strip(), text[end.end() :].strip()
+    return (before if not after and _load(before) is not None else after), False
+
+
+def _is_in_json(text: str, place: int) -> bool:
+    start = 0
+    while (opening := _JSON_START.search(text, start, place)) is not None:
+        end = _end_of(text, opening.start())
+        if end is None or end > place:
+            return end is not None and _load(text[opening.start() : end]) is not None
+        start = end
+    return False
 
 
 def _lines(text: str) -> list[object] | None:
@@ -102,18 +134,25 @@ def _lines(text: str) -> list[object] | None:
     return found
 
 
-def _parts(text: str) -> tuple[list[tuple[str, bool]], bool]:
-    """Stretches of *text* that may be JSON, in order, true where nothing stands beside it (or in its fence); whether one breaks off."""
-    found = [(text, True)]
-    found += [(fence.group(1).strip(), True) for fence in _FENCE.finditer(text)]
+def _parts(text: str) -> tuple[list[tuple[str, bool]], bool, bool]:
+    """Stretches of *text* that may be JSON, in order, true where nothing stands beside it (or in its fence).
+
+    And whether one breaks off, and whether there is nothing else in *text*.
+    """
+    found = [(fence.start(1), fence.group(1).strip(), True) for fence in _FENCE.finditer(text)]
+    beside: list[str] = []
     start = 0
     while (opening := _JSON_START.search(text, start)) is not None:
         end = _end_of(text, opening.start())
         if end is None:
-            return found, True  # cut off: nothing inside it is an answer
-        found.append((text[opening.start() : end], False))
+            return [], True, False  # cut off: nothing inside it is an answer
+        found.append((opening.start(), text[opening.start() : end], False))
+        beside.append(text[start : opening.start()])
         start = end
-    return found, False
+    beside.append(text[start:])
+    found.sort(key=lambda one: one[0])
+    parts = [(text, True), *((part, alone) for _, part, alone in found)]
+    return parts, False, not any(_BESIDE.sub("", some) for some in beside)
 
 
 def _end_of(text: str, start: int) -> int | None:
@@ -130,26 +169,30 @@ def _end_of(text: str, start: int) -> int | None:
 
 
 def _list_in(value: object, *, alone: bool) -> list[object] | None:
-    """The items of an envelope or a bare list; *alone*: a single item, or an empty list, may be the whole answer."""
+    """The items of an envelope or a bare list.
+
+    *alone*: a single item, or a list that is empty or holds strings, may be the whole answer; beside words it is a part of the chatter.
+    """
     if isinstance(value, dict):
+        lists = [value[key] for key in LISTS if isinstance(value.get(key), list)]
+        if lists:
+            return next((items for items in lists if items), lists[0])
         for key in LISTS:
-            inner = value.get(key)
-            if isinstance(inner, list):
-                return inner
-            if isinstance(inner, dict) and text_in(inner):
-                return [inner]
-        for inner in value.values():  # a wrapped call: {"arguments": {"memory": […]}}
-            if isinstance(inner, dict) and any(isinstance(inner.get(key), list) for key in LISTS):
-                return _list_in(inner, alone=False)
-            if isinstance(inner, str) and inner.lstrip().startswith("{"):  # its arguments as JSON in a string, as OpenAI writes them
+            if isinstance(value.get(key), dict) and text_in(value[key]):
+                return [value[key]]
+        for key, inner in value.items():  # a wrapped call: {"arguments": {"memory": […]}}
+            if key in _CALLS and isinstance(inner, str) and inner.lstrip().startswith("{"):
                 nested = _load(inner.strip())
-                if nested is not None and isinstance(nested[0], dict) and any(isinstance(nested[0].get(key), list) for key in LISTS):
-                    return _list_in(nested[0], alone=False)
-        return [value] if alone and text_in(value) else None
+                inner = None if nested is None else nested[0]
+            if isinstance(inner, dict) and any(isinstance(inner.get(name), list) for name in LISTS):
+                return _list_in(inner, alone=False)
+        return [value] if alone and "role" not in value and text_in(value, _ALONE) else None
     if isinstance(value, list):
         if not value:
             return value if alone else None
-        return value if any(text_in(item) for item in value) and (alone or all(isinstance(item, (dict, str)) for item in value)) else None
+        if any(isinstance(item, dict) and "role" in item for item in value):
+            return None  # the messages that it was asked of
+        return value if any(text_in(item) for item in value) and (alone or all(isinstance(item, dict) for item in value)) else None
     return None
 
 
@@ -159,10 +202,21 @@ def _load(text: str) -> tuple[object] | None:
         return None
     for form in _forms(text):
         try:
-            return (json.loads(form, strict=False),)
+            return (json.loads(form, strict=False, object_pairs_hook=_joined),)
         except (ValueError, RecursionError):
             continue
     return None
+
+
+def _joined(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object; lists under one name, which JSON takes the last of, are one list."""
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if isinstance(value, list) and isinstance(found.get(key), list):
+            found[key].extend(value)
+        else:
+            found[key] = value
+    return found
 
 
 def _forms(text: str) -> Iterator[str]:

@@ -28,8 +28,8 @@ def _number(raw: object) -> int | None:
     """A whole number of at most 4 digits; "3" and 3.0 are 3; else None."""
     if isinstance(raw, str) and _SHORT.fullmatch(raw.strip()):
         return int(raw)
-    if isinstance(raw, float) and raw.is_integer() and abs(raw) < 10_000:
-        return int(raw)
+    if isinstance(raw, float) and raw.is_integer():
+        raw = int(raw)
     return raw if isinstance(raw, int) and not isinstance(raw, bool) and 0 <= raw < 10_000 else None
 
 

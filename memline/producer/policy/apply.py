@@ -22,7 +22,7 @@ Hits = Counter[Kind]
 
 #: A key of metadata that says of a short value what it is, whatever it looks like.
 _SECRET_NAME = re.compile(
-    r"(?:.*[_.\- ])?(?:(?P<password>password|passwd|pwd|passphrase|passcode)"
+    r"(?:.*(?:[_.\- ]|(?-i:(?<=[a-z0-9])(?=[A-Z]))))?(?:(?P<password>password|passwd|pwd|passphrase|passcode)"
     r"|(?P<key>secret|api[_.\- ]?key|apikey|access[_.\- ]?(?:key|token)|auth[_.\- ]?token|client[_.\- ]?secret|secret[_.\- ]?key"
     r"|private[_.\- ]?key|bearer|refresh[_.\- ]?token))",
     re.IGNORECASE,
@@ -60,7 +60,13 @@ class Screen:
 
     def metadata(self, metadata: Mapping[str, Any], path: str = "metadata") -> dict[str, Any]:
         """Metadata: its keys, its strings however deep, and whole numbers that are as long as a card's."""
-        return {self.text(f"a key of {path}", key): self._value(f"{path}.{key[:64]}", value, key) for key, value in metadata.items()}
+        kept: dict[str, Any] = {}
+        for key, value in metadata.items():
+            name = masked_name = self.text(f"a key of {path}", key)
+            while name in kept or (name is not key and name in metadata):  # two keys that were masked alike
+                name = f"{masked_name} {len(kept) + 1}"
+            kept[name] = self._value(f"{path}.{name[:64]}", value, key)
+        return kept
 
     def report(self, before: Mapping[str, int] | None = None) -> dict[str, int]:
         """What was masked, by kind, with what was *before*."""
@@ -116,9 +122,10 @@ class Screen:
             return self.metadata(value, path)
         if isinstance(value, list):
             return [self._value(f"{path}[{index}]", item, key) for index, item in enumerate(value)]
-        if isinstance(value, int) and not isinstance(value, bool) and value >= 10**12:
-            found = self._found(path, str(value))
-            return masked(str(value), found) if found else value
+        if isinstance(value, int) and not isinstance(value, bool):
+            text = str(value) if value < 10**40 else ""  # longer than any number of a card
+            kept = self._named(path, text, key) if value >= 1000 else text
+            return value if kept == text else kept
         return value
 
     def _named(self, path: str, value: str, key: str) -> str:

@@ -11,7 +11,7 @@ from memline.producer.policy.found import Found
 __all__ = ["find_cards", "is_card"]
 
 #: Digits with at most one separator between two of them, 13 at least. Possessive: a run is read once.
-_RUN = re.compile(r"\d(?:[ \-.·\u00a0\u2009\u202f\u2013]?\d){12,}+")
+_RUN = re.compile(r"\d(?:[ \-.·+\u00a0\u2000-\u200a\u2010-\u2015\u202f\u2212\u3000\uff0d]?\d){12,}+")
 _GROUP = re.compile(r"\d+")
 #: How schemes write their numbers.
 _GROUPINGS = {(4, 4, 4, 4), (4, 6, 5), (4, 6, 4), (4, 4, 4, 4, 3), (4, 4, 5), (8, 8), (6, 13), (4, 12), (6, 10), (4, 4, 8), (4, 4, 4, 3)}

@@ -13,6 +13,7 @@ from memline.producer.policy.passwords import find_passwords
 from memline.producer.policy.personal import find_emails, find_ibans, find_phones, find_ssns
 from memline.producer.policy.private_keys import find_private_keys
 from memline.producer.policy.provider_keys import find_provider_keys
+from memline.producer.policy.unwrapped import unwrapped
 
 __all__ = ["find", "masked", "placeholder"]
 
@@ -29,7 +30,7 @@ def placeholder(kind: Kind) -> str:
 
 def find(text: str, kinds: Collection[Kind]) -> list[Found]:
     """Everything of *kinds* in *text*, in order; what overlaps is one, of the kind that says more."""
-    found = sorted(_all(text, kinds))
+    found = sorted(_everywhere(text, kinds))
     whole: list[Found] = []
     for each in found:
         if whole and each.start < whole[-1].end:
@@ -49,6 +50,15 @@ def masked(text: str, found: list[Found]) -> str:
         parts += (text[end : each.start], placeholder(each.kind))
         end = each.end
     return "".join((*parts, text[end:]))
+
+
+def _everywhere(text: str, kinds: Collection[Kind]) -> Iterator[Found]:
+    """In the text as it stands, and as it was meant."""
+    yield from _all(text, kinds)
+    if (plain := unwrapped(text)) is not None:
+        for each in _all(plain.text, kinds):
+            if each.start < each.end:
+                yield Found(*plain.span(each.start, each.end), each.kind)
 
 
 def _all(text: str, kinds: Collection[Kind]) -> Iterator[Found]:

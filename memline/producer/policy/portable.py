@@ -21,7 +21,8 @@ def screened(screen: Screen, memory: PortableMemory) -> PortableMemory:
         history = tuple(_event(screen, f"history[{index}]", event) for index, event in enumerate(history))
     vector = memory.vector if text == memory.text else None
     actor = screen.optional("actor_id", memory.actor_id)
-    return replace(memory, text=text, metadata=metadata, history=history, vector=vector, actor_id=actor)
+    slot = screen.optional("slot", memory.slot)
+    return replace(memory, text=text, metadata=metadata, history=history, vector=vector, actor_id=actor, slot=slot)
 
 
 def _event(screen: Screen, path: str, event: PortableEvent) -> PortableEvent:

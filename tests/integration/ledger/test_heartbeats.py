@@ -192,3 +192,41 @@ def test_no_loops_write_nothing(ledger: Ledger) -> None:
 @pytest.mark.parametrize("failures", [1, 2])
 def test_a_loop_that_never_worked_fails_from_the_first_failure(failures: int) -> None:
     assert Beat(process(), "relay", START, START, START, START, None, failures, "why").is_failing
+
+
+def test_a_clock_that_is_set_back_makes_no_dead_process_live(ledger: Ledger) -> None:
+    clock = HandClock()
+    pulse = pulse_of(ledger, clock)
+    ended = pulse.expect("relay")
+    ended(None)
+    pulse.run_once()
+    earlier = clock.advance(-3600)
+    assert not read(ledger)["relay"].is_alive(earlier), "it has not beaten since the clock was set"
+    pulse.run_once()
+    assert read(ledger)["relay"].works(earlier), "and who lives beats at the next look"
+
+
+@pytest.mark.parametrize("step", [7200, -7200])
+def test_a_clock_that_is_set_makes_no_loop_hang_that_rests(ledger: Ledger, step: float) -> None:
+    clock = HandClock()
+    pulse = pulse_of(ledger, clock)
+    pulse.expect("prune", rest=300)(None)
+    pulse.run_once()
+    clock.advance(step)
+    pulse.run_once()
+    assert read(ledger)["prune"].works(clock.now())
+    for _ in range(45):
+        clock.advance(9)
+        pulse.run_once()
+    assert read(ledger)["prune"].hangs(clock.now()), "its time is over all the same, when it is over"
+
+
+def test_an_engine_beats_again_after_its_clock_was_set_back(ledger: Ledger) -> None:
+    clock = HandClock()
+    pulse = pulse_of(ledger, clock)
+    pulse.expect("engine")(None)
+    clock.advance(11)
+    pulse.beat_when_due()
+    earlier = clock.advance(-3600)
+    pulse.beat_when_due()
+    assert read(ledger)["engine"].beat_at == earlier

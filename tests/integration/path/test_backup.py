@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from memline import Memory
-from memline.contracts.errors import StaleCursor
+from memline.contracts.errors import ServiceUnavailable, StaleCursor
 from memline.ledger.erase_census import holders_of
 from memline.ledger.session import Ledger
 from memline.outbox.tombstone_file import TombstoneFile
@@ -269,3 +269,32 @@ def test_a_damaged_ledger_is_replaced_and_its_log_with_it(tmp_path: Path) -> Non
 def test_postgres_is_left_to_its_own_tools(tmp_path: Path, postgres_url: str) -> None:
     world = World(tmp_path, {"MEMLINE_LEDGER_URL": postgres_url})
     assert "ops/backup/postgres.sh" in world.program.run("backup", world.file, exit_code=1).stderr
+
+
+def test_an_erasure_does_not_end_while_a_restore_has_left_a_ledger_beside(tmp_path: Path) -> None:
+    world = World(tmp_path, {})
+    with world.memory() as memory:
+        say(memory, f"Cat hides in {SECRET}.", "cat")
+        say(memory, "Ann rows on Mondays.", "ann")
+    world.program.run("backup", world.file)
+    aside = Path(world.restore()["ledger_before"])
+    with world.memory() as memory:
+        with pytest.raises(ServiceUnavailable, match="put aside") as told:
+            memory.erase(user_id="cat")
+        assert str(aside) in str(told.value)
+        assert texts(memory, "cat") == set(), "what is served is gone already"
+        with pytest.raises(ServiceUnavailable, match="put aside"):
+            memory.erase(user_id="cat")
+        aside.unlink()
+        read = memory.erase(user_id="cat")["proof"]["reads"]
+        assert not any(look["found"] for look in read)
+
+
+def test_an_erasure_reads_backups_that_lie_in_the_home_folder(tmp_path: Path) -> None:
+    world = World(tmp_path, {})
+    with world.memory() as memory:
+        say(memory, f"Cat hides in {SECRET}.", "cat")
+    copy = world.home / "copies" / "mine"
+    world.program.run("backup", copy)
+    with world.memory() as memory, pytest.raises(ServiceUnavailable, match="copies/mine"):
+        memory.erase(user_id="cat")

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from memline.contracts.message import Message
+from memline.ledger.counters import read_counters
 from memline.ledger.receipts import receipt_state
 from memline.ledger.results import load_replies
 from memline.ledger.schema import memories, stage_results
@@ -186,6 +187,11 @@ def test_memories_that_the_application_pasted_in_are_not_learned_again(ledger: L
     accept(parts, make_turn("Context\n- User likes tea\nWhere shall we go in Rome?", id="t2"))
     run_all(parts)
     assert live(ledger) == ["User likes tea", "User is in Rome"]
+    with ledger.read() as connection:
+        notes = [receipt_state(connection, turn).notes for turn in ("t1", "t2")]  # type: ignore[union-attr]
+        counted = read_counters(connection)
+    assert notes == [{"blanked": 1}, {"pasted": 1}]
+    assert (counted["pasted_blanked"], counted["pasted_dropped"]) == (1, 1)
     shown = chat.documents[1]["turns"][0]["messages"][0]["text"]
     assert "dog" not in shown
     assert shown.endswith("\n\nI am in Rome now.")

@@ -21,6 +21,7 @@ from memline.compose import House
 from memline.contracts import incidents, tracing
 from memline.errors import ConfigurationError
 from memline.settings import load_settings
+from memline.telemetry.tracing import LastSpans
 
 DSN = "http://key@127.0.0.1:9/1"
 
@@ -47,6 +48,14 @@ def test_an_application_keeps_its_logging_its_sentry_and_its_tracer_provider(mem
     first = incidents._sink, tracing._tracer
     observing.observe(settings, role="application")
     assert (incidents._sink, tracing._tracer) == first
+
+
+def test_an_application_sends_what_waits_when_it_ends(memline_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    last: list[object] = []
+    monkeypatch.setattr(observing, "at_last", last.append)
+    observing.observe(load_settings(sentry_dsn=DSN, otlp_endpoint="http://127.0.0.1:9", home=memline_home), role="application")
+    sink, spans = last
+    assert sink == incidents._sink.close and isinstance(spans, LastSpans)  # type: ignore[union-attr]
 
 
 def test_tracing_on_asks_the_applications_provider() -> None:

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from memline.contracts.message import Message
-from memline.pipeline.extractors.pasted import pasted_lines, without_pasted
+from memline.pipeline.extractors.pasted import pasted_blocks, pasted_lines, without_pasted
 
 
 def blanked(text: str) -> str:
@@ -31,6 +31,11 @@ def blanked(text: str) -> str:
         "<relevant_memories>User likes tea</relevant_memories>\n",
         "<Long-Term-Memory>\nUser likes tea\nUser has a dog\n</Long-Term-Memory>\n",
         "相关记忆：\n- 用户喜欢茶\n- 用户有一只狗\n",
+        "用户记忆列表（3 条）：\n- 用户喜欢茶\n",
+        "Existing memories of the user:\n- User likes tea\n",
+        "What you remember about user 42:\n- User likes tea\n",
+        "Stored memories from previous conversations (top 2):\n- User likes tea\n",
+        "### Long-term memory\n- User likes tea\n",
     ],
 )
 def test_a_block_that_says_it_is_memories_goes(block: str) -> None:
@@ -49,10 +54,26 @@ def test_a_block_that_says_it_is_memories_goes(block: str) -> None:
         "The <memory> tag of this page is never closed: it holds 16 GB.",
         "We talked about existing memory modules:\n\nthey are slow.",
         "What you know about user interfaces is a lot.",
+        "Known memory issues:\n- the laptop runs out of RAM",
+        "Existing memory modules:\n1. 16 GB\n2. 8 GB",
+        "Long-term memory problems my mother has:\n- she forgets names",
+        "Previous memories of my grandmother:\n- she baked on Sundays",
+        "The stored memories I want you to keep:\n- I am vegan",
+        "Known memories from my childhood:\n- I fell from a tree",
+        "Memories of the user conference:\n- I met Ann",
+        "What I know about user Kim:\n- she is vegan",
+        "用户记忆力测试：\n- 我妈妈忘了名字",
+        "已知记忆体型号：\n- DDR5",
     ],
 )
 def test_what_people_write_stays(text: str) -> None:
     assert blanked(text) == text
+    assert pasted_blocks([Message("user", text)]) == 0
+
+
+def test_blocks_are_counted() -> None:
+    text = "<memories>tea</memories>\nHello\nRelevant memories:\n- a\n- b\n\nUser memories:\n- c"
+    assert pasted_blocks([Message("user", text), Message("tool", text), Message("assistant", text)]) == 6
 
 
 def test_only_what_people_and_the_assistant_say_is_looked_at() -> None:

@@ -13,7 +13,7 @@ from memline.contracts.errors import ReplyUnreadable
 from memline.contracts.fact import Link, Relation
 from memline.contracts.turn import Message
 from memline.pipeline.extractors.port import Known, Request
-from memline.pipeline.extractors.reply import MAX_TEXT, read_facts
+from memline.pipeline.extractors.reply import MAX_TEXT, divide_reply, read_facts
 
 ONE = '{"memory": [{"text": "User likes tea"}]}'
 
@@ -52,8 +52,12 @@ def request_with_known(request_of: Callable[..., Request]) -> Request:
         '{"memory": [{"text": "User likes tea",},],}',
         '{"memory": [{"text": "  User likes\\u0000 tea\\n"}]}',
         f"\ufeff{ONE}",
-        f'An example: {{"memory": [{{"text": "x"}}]}}. The answer: {ONE}',
-        f'{ONE}\nIf there were nothing I would answer {{"memory": []}}.',
+        f'If there were nothing I would answer {{"memory": []}}. Here it is: {ONE}',
+        f"{ONE}\nOnce more, in a block:\n```json\n{ONE}\n```",
+        f'I looked at ["food", "travel"]. {ONE}',
+        '{"memory": [], "memories": [{"text": "User likes tea"}]}',
+        '{"memory": [{"text": "User likes tea"}], "memory": []}',
+        '{"thought": "{\\"memory\\": []}", "facts": ["User likes tea"]}',
         f"<think>Tea, then. No closing tag here.\n{ONE}",
         "{“memory”: [{“text”: “User likes tea”}]}",
         "{'memory': [{'text': 'User likes tea', 'message': None, 'links': []}]}",
@@ -70,7 +74,16 @@ def test_one_memory_is_read_however_it_is_wrapped(reply: str, request_with_known
 
 
 @pytest.mark.parametrize(
-    "reply", ['{"memory": []}', "[]", '```json\n{"memory": []}\n```', 'Nothing new. {"memory": []}', '{"facts": []}', "<think>x</think>[]"]
+    "reply",
+    [
+        '{"memory": []}',
+        "[]",
+        '```json\n{"memory": []}\n```',
+        'Nothing new. {"memory": []}',
+        '{"facts": []}',
+        "<think>x</think>[]",
+        f'<think>a</think><think>{ONE}</think>{{"memory": []}}',
+    ],
 )
 def test_an_explicit_empty_list_means_nothing_to_remember(reply: str, request_with_known: Request) -> None:
     assert read_facts(reply, request_with_known) == []
@@ -98,6 +111,16 @@ def test_an_explicit_empty_list_means_nothing_to_remember(reply: str, request_wi
         "<think>I would answer " + ONE,
         '{"memory":[{"text":"User likes \\ud83d"}]}',
         '{"memory":["\\ude00 tea"]}',
+        f'An example: {{"memory": [{{"text": "x"}}]}}. The answer: {ONE}',
+        f'An example: {ONE}. There was nothing to remember: {{"memory": []}}',
+        f'{ONE}\nand also\n{{"memory": [{{"text": "User is in Rome"}}]}}',
+        'I cannot do that. Topics: ["food"]',
+        f"I would say {ONE}, but no.</think>\nThere is nothing to remember.",
+        '{"role": "assistant", "content": "There is nothing to remember."}',
+        '{"content": "I am sorry, I can not do that."}',
+        '[{"index": 0, "role": "user", "text": "hello"}]',
+        '{"memory": "none"}',
+        '{"memory": ["None"]}',
         '{"memory":[{"text":"bad \\u12 escape"}]}',
         "[" * 5000,
         '{"a":' * 5000,
@@ -118,6 +141,26 @@ def test_one_object_a_line_is_a_list(request_with_known: Request, wrap: str) -> 
     ]
 
 
+@pytest.mark.parametrize("between", ["\n", ",\n", "\n```\n```json\n"])
+def test_an_answer_in_pieces_with_nothing_between_is_one(request_with_known: Request, between: str) -> None:
+    reply = f'{ONE}{between}{{"memory": [{{"text": "User is in Rome"}}]}}'
+    if "`" in between:
+        reply = f"```json\n{reply}\n```"
+    assert [fact.text for fact in read_facts(reply, request_with_known)] == ["User likes tea", "User is in Rome"]
+
+
+def test_the_tag_of_thoughts_may_stand_in_a_text(request_with_known: Request) -> None:
+    reply = 'Here: {"memory": [{"text": "User asks about </think>", "linked_memory_ids": ["0", "1"]}]}'
+    (fact,) = read_facts(reply, request_with_known)
+    assert (fact.text, len(fact.links)) == ("User asks about </think>", 2)
+
+
+@pytest.mark.parametrize("turn", [-1, -1.0, 2, 2.0, True, "x", None])
+def test_a_reply_to_several_turns_is_divided_by_the_turns_that_there_are(turn: object) -> None:
+    with pytest.raises(ReplyUnreadable, match="name its turn"):
+        divide_reply(json.dumps({"memory": [{"text": "a", "turn": 0}, {"text": "b", "turn": turn}]}), 2)
+
+
 @pytest.mark.parametrize(
     ("reply", "why", "cut"),
     [
@@ -125,6 +168,7 @@ def test_one_object_a_line_is_a_list(request_with_known: Request, wrap: str) -> 
         ("Sorry.", "it holds no complete JSON with a list of memories", False),
         ('{"memory": [{"text": "A"}, {"te', "it breaks off before its end", True),
         ("<think>I wonder", "it breaks off before its end", True),
+        (f'{ONE} or {{"memory": ["User is in Rome"]}}', "it holds several answers that differ", False),
         ('{"memory": [7]}', "none of its 1 items is a memory", False),
         ('{"text": "A"}\n{"text": "B', "it breaks off before its end", True),
         (f"{ONE}\n{ONE[:-4]}", "it breaks off before its end", True),
@@ -180,6 +224,7 @@ def test_who_said_it_and_where_are_read_only_where_they_make_sense(request_with_
                 {"text": "c", "message": True},
                 {"text": "d", "message": -1},
                 {"text": "e", "message": "0"},
+                {"text": "f", "message": -1.0},
             ]
         }
     )
@@ -190,6 +235,7 @@ def test_who_said_it_and_where_are_read_only_where_they_make_sense(request_with_
         ("user", None),
         ("user", None),
         ("user", 0),
+        ("user", None),
     ]
 
 
