@@ -11,7 +11,7 @@ import typer
 from memline.cli.chosen import chosen
 from memline.cli.options import AsJson
 from memline.cli.screen import facts, note, print_json, screen, text
-from memline.contracts.errors import ConfigurationError, InvalidInput
+from memline.contracts.errors import ConfigurationError, InvalidInput, SchemaMismatch
 
 if TYPE_CHECKING:
     from memline.cli.chosen import Chosen
@@ -75,6 +75,11 @@ def restore(
     rows = [(name.replace("_", " "), text(value)) for name, value in told.items() if value is not None]
     screen().print(facts(rows))
     screen().print(text("The ledger serves. Start the workers, then: memline reconcile, memline verify.", "green"))
+    if unfiled := told["tombstones_unfiled"]:
+        note(
+            f"The ledger knows {unfiled} erasures that tombstones.jsonl in {settings.home_folder()} lacks: it is another machine's, or not the "
+            "newest. Put the newest there and run `memline restore` again, without FILE: what was erased since the backup may be there again."
+        )
     if told.get("ledger_before"):
         note("Remove the ledger that was there before once this one has proven itself: while it is there, no erasure comes to its end.")
     note("Turns that were accepted after the backup are gone from it; those still in Redis or in a spool arrive by themselves.")
@@ -84,6 +89,7 @@ def _put_back(settings: Settings, file: Path, *, yes: bool, as_json: bool) -> di
     from memline.contracts.clock import SystemClock
     from memline.ledger.backup import aside_of, put_back, read_backup
     from memline.ledger.migrate import HEAD
+    from memline.outbox.tombstone_file import TombstoneFile
 
     path = _sqlite_path(settings)
     if path is None:
@@ -91,9 +97,15 @@ def _put_back(settings: Settings, file: Path, *, yes: bool, as_json: bool) -> di
     found = read_backup(file)
     if found.revision > HEAD:
         raise InvalidInput(f"{file} has schema {found.revision}, this memline knows up to {HEAD}: upgrade memline. Nothing was changed.")
-    present = _name_of(path)
+    present, erasures = _present(path)
     if present is not None and found.ledger is not None and present != found.ledger:
         raise InvalidInput(f"{file} is a backup of another ledger than the one at {path}: name its home folder. Nothing was changed.")
+    if unfiled := erasures - TombstoneFile(settings.home_folder() / "tombstones.jsonl").read().keys():
+        raise InvalidInput(
+            f"The ledger at {path} knows {len(unfiled)} erasures that tombstones.jsonl in {settings.home_folder()} lacks, so that what they "
+            "erased would come back: put the newest of these files there, end an erasure that was cut short (`memline erase --resume`), or "
+            "move the ledger away. Nothing was changed."
+        )
     if not yes:
         if as_json:
             raise typer.BadParameter("with --json nothing is asked: add --yes.", param_hint="--json")
@@ -101,17 +113,27 @@ def _put_back(settings: Settings, file: Path, *, yes: bool, as_json: bool) -> di
         typer.confirm("Put it back?", abort=True, err=True)
     aside = aside_of(path, SystemClock().now())
     was_there = put_back(found, path, aside=aside)
+    if found.revision != HEAD:
+        kept = f" The ledger that was there is {aside}." if was_there else ""
+        raise SchemaMismatch(
+            f"The backup was put back, and has schema {found.revision}; this memline needs {HEAD}. Run `memline migrate`, then `memline "
+            f"restore` without FILE, before anything uses it.{kept}"
+        )
     return {**_document(found), "ledger_before": str(aside) if was_there else None}
 
 
 def _finish(options: Chosen) -> dict[str, Any]:
-    """Opening replays the tombstones; the index, which is younger or older than the ledger now, is due to be compared."""
+    """Opening replays the tombstones; the index, which is younger or older than the ledger now, is due to be compared.
+
+    A SQLite file is written anew whatever was replayed now: a process that opened it before may have done that.
+    """
     from memline.cli.houses import open_house
     from memline.ledger.compact import compact
     from memline.ledger.counters import read_counters
     from memline.ledger.migrate import open_ledger
     from memline.ledger.reconciling import make_turn_due
     from memline.ledger.session import Ledger
+    from memline.ledger.tombstones import tombstone_ids
 
     with closing(Ledger(options.settings().ledger_location())) as bare:
         open_ledger(bare)  # an older schema is told here, with the command that brings it on
@@ -122,23 +144,25 @@ def _finish(options: Chosen) -> dict[str, Any]:
         with ledger.write() as tx:
             replayed = read_counters(tx)["subjects_erased"] - before
             make_turn_due(tx)
-        if replayed and ledger.is_sqlite:
+            unfiled = tombstone_ids(tx) - opened.house.tombstone_file.read().keys()
+        if ledger.is_sqlite:
             compact(ledger)  # what was erased again is not in a byte of the file
-    return {"tombstones_replayed": replayed}
+    return {"tombstones_replayed": replayed, "tombstones_unfiled": len(unfiled)}
 
 
-def _name_of(path: Path) -> str | None:
-    """The name of the ledger that is there; None where there is none, or it can't be read any more."""
+def _present(path: Path) -> tuple[str | None, set[str]]:
+    """Name and erasures of the ledger that is there; None and none where there is none, or it can't be read any more."""
     import sqlite3
 
     if not path.exists():
-        return None
+        return None, set()
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
             row = connection.execute("SELECT value FROM ledger_meta WHERE key = 'name'").fetchone()
+            erasures = {str(found) for (found,) in connection.execute("SELECT id FROM tombstones")}
     except sqlite3.Error:
-        return None
-    return None if row is None else str(row[0])
+        return None, set()
+    return None if row is None else str(row[0]), erasures
 
 
 def _sqlite_path(settings: Settings) -> Path | None:

@@ -44,8 +44,10 @@ def check(
 
     options = chosen(context)
     settings = options.settings()
-    if clean and not clean.startswith(check_run.PREFIX):
-        raise InvalidInput(f"--clean takes a namespace of a check, which begins with {check_run.PREFIX}; nothing was removed.")
+    if clean and not check_run.is_of_a_check(clean):
+        raise InvalidInput(
+            f"--clean takes a namespace that a check has made ({check_run.PREFIX} and 16 hexadecimal digits); nothing was removed."
+        )
     namespace = check_namespace(clean or check_run.fresh_namespace())
     from memline.memory import Memory
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -10,17 +11,19 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from memline.cli.check_samples import ANN, BOB, CAT, Bench, Broken, Sample, Skipped
-from memline.contracts.errors import MemlineError, ServiceUnavailable, WaitTimeout
+from memline.contracts.errors import InvalidInput, MemlineError, WaitTimeout
 from memline.contracts.scope import Scope
 
 if TYPE_CHECKING:
     from memline.compose import House
     from memline.memory import Memory
 
-__all__ = ["PREFIX", "Outcome", "Verdict", "clean", "fresh_namespace", "idle_roles", "run"]
+__all__ = ["PREFIX", "Outcome", "Verdict", "clean", "fresh_namespace", "idle_roles", "is_of_a_check", "run"]
 
-#: What the namespaces of checks begin with; no other is ever cleaned up.
+#: What the namespaces of checks begin with.
 PREFIX = "memline-check-"
+
+_DIGITS = 16
 
 #: Seconds between two looks while the namespace is cleaned up.
 _LOOK = 0.1
@@ -51,7 +54,12 @@ class Outcome:
 
 def fresh_namespace() -> str:
     """A name that no namespace has."""
-    return PREFIX + secrets.token_hex(8)
+    return PREFIX + secrets.token_hex(_DIGITS // 2)
+
+
+def is_of_a_check(namespace: str) -> bool:
+    """Whether a check has made it; no other is ever cleaned up, such as an application's that begins like one."""
+    return re.fullmatch(f"{PREFIX}[0-9a-f]{{{_DIGITS}}}", namespace) is not None
 
 
 def idle_roles(house: House, *, patience: float = 5.0) -> list[str]:
@@ -110,8 +118,8 @@ def clean(memory: Memory, house: House, *, timeout: float) -> int:
     from memline.search.index.port import ForgetsNamespaces
 
     namespace = memory.namespace
-    if not namespace.startswith(PREFIX):
-        raise ServiceUnavailable(f"{namespace} is no namespace of a check: only those that begin with {PREFIX} are taken away.")
+    if not is_of_a_check(namespace):
+        raise InvalidInput(f"{namespace} is no namespace of a check ({PREFIX} and {_DIGITS} hexadecimal digits); nothing was removed.")
     deadline = time.monotonic() + timeout
     memory.reset(confirm=namespace)
     while True:

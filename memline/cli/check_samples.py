@@ -55,9 +55,11 @@ class Bench:
         return left
 
     def tell(self, text: str, user_id: str, **options: Any) -> list[dict[str, Any]]:
-        """Hands a text over, kept as it is, and waits until it is found; the receipt's results."""
+        """Hands a text over, kept as it is, and waits until it is found; the receipt's results, which are one."""
         receipt = self.memory.add(text, user_id=user_id, **{"infer": False, **options})
         results: list[dict[str, Any]] = receipt.wait(self.left()).results
+        if len(results) != 1:
+            raise Broken(f"{len(results)} memories came of one text that is kept as it is")
         return results
 
     def found(self, question: str, user_id: str, **options: Any) -> set[str]:

@@ -112,7 +112,9 @@ def put_back(backup: BackupFile, ledger: Path, *, aside: Path) -> bool:
                 for end in ("-wal", "-shm", "-journal"):  # of a damaged file; a sound one has none by now
                     if (log := Path(f"{ledger}{end}")).exists():
                         log.rename(f"{aside}{end}")
-        fresh.replace(ledger)
+                fresh.replace(ledger)  # while the former one is shut: nobody finds the place empty, and makes a ledger there
+        else:
+            fresh.replace(ledger)
     finally:
         fresh.unlink(missing_ok=True)
     _sync(ledger.parent)

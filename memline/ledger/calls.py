@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from memline.ledger.counters import count
-from memline.ledger.results import keep_replies, open_jobs
+from memline.ledger.results import insert_new, keep_replies, open_jobs
 from memline.ledger.schema import jobs, stage_results
 
 __all__ = ["Outages", "begin_calls", "drop_calls", "note_outage"]
@@ -36,9 +36,11 @@ def begin_calls(tx: Connection, call: str, job_ids: Sequence[str], *, now: datet
     stage = _UNDER_WAY + call
     found = tx.execute(_NOTED, {"ids": list(job_ids), "stage": stage}).all()
     rows = [{"job_id": row.id, "stage": stage, "ask": 0, "body": "", "stored_at": now} for row in found if not row.noted]
+    new: set[str] = set()
     if rows:
-        tx.execute(_NOTE, rows)
-    repeated = sum(1 for row in found if row.noted)
+        # a worker whose lease ran out may note the same call at the same time: the later of the two repeats it
+        new = insert_new(tx, rows)
+    repeated = sum(1 for row in found if row.id not in new)
     count(tx, "repeated_calls", repeated)
     return repeated
 
@@ -70,7 +72,6 @@ def _drop(tx: Connection, stages: Sequence[str], job_ids: Sequence[str]) -> None
 _NOTED = open_jobs(
     jobs.c.id, sa.exists().where(stage_results.c.job_id == jobs.c.id, stage_results.c.stage == sa.bindparam("stage")).label("noted")
 )
-_NOTE = sa.insert(stage_results)
 _DROP = sa.delete(stage_results).where(
     stage_results.c.stage.in_(sa.bindparam("stages", expanding=True)), stage_results.c.job_id.in_(sa.bindparam("ids", expanding=True))
 )

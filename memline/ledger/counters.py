@@ -29,7 +29,7 @@ COUNTERS = {
     "pasted_dropped": "facts that only repeated memories which the application had pasted into the turn",
     "pasted_blanked": "blocks of memories which the application had pasted into a turn, and which no extractor was shown",
     "assistant_left_out": "facts of the assistant beyond what one turn may have",
-    "units_apart": "calls for several turns whose reply could not be divided, or was refused; their turns were asked one by one",
+    "units_apart": "calls for several turns that were refused or answered with nonsense; their turns were asked one by one",
     "images_unread": "images that the vision model refused; the text of their turns was kept",
     "outbox_parked": "outbox rows set aside after too many failures",
     "late_writes": "objects shown again because a relay wrote them after its lease had run out",

@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Connection
 
 from memline.contracts.receipt import Status
 from memline.ledger.schema import jobs, stage_results
 from memline.ledger.session import insert
 
-__all__ = ["FACTS", "NOTES", "keep_replies", "keep_results", "load_replies", "load_results", "open_jobs", "store_replies", "store_results"]
+__all__ = ["FACTS", "NOTES", "insert_new", "keep_replies", "keep_results", "load_replies", "load_results", "open_jobs", "store_replies", "store_results"]
 
 #: Name of the results that hold a job's facts, in the order of its outcome.
 FACTS = "facts"
@@ -44,6 +46,14 @@ def store_replies(tx: Connection, stage: str, replies: Mapping[str, tuple[int, s
         tx.execute(insert(tx, stage_results).on_conflict_do_nothing(), rows)
 
 
+def insert_new(tx: Connection, rows: Sequence[Mapping[str, Any]]) -> set[str]:
+    """Inserts the *rows* (one a job, in the order of the jobs) whose place is free; ids of their jobs.
+
+    For a place that another transaction is about to take it waits until that one has ended.
+    """
+    return set(tx.execute(_inserting(tx.dialect.name), rows).scalars())
+
+
 def load_replies(connection: Connection, stage: str, job_ids: Sequence[str]) -> dict[str, list[str]]:
     """The replies of each job at *stage*, in the order of the asks."""
     table = stage_results.c
@@ -70,3 +80,10 @@ def load_results(connection: Connection, stage: str, job_ids: Sequence[str]) -> 
 
 
 _THERE = open_jobs(jobs.c.id)
+
+
+@cache
+def _inserting(dialect: str) -> Any:
+    """Built once: it runs for every call."""
+    statement = (postgresql if dialect == "postgresql" else sqlite).insert(stage_results)
+    return statement.on_conflict_do_nothing().returning(stage_results.c.job_id)

@@ -14,7 +14,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Connection
 
 from memline.contracts.errors import InvalidInput
-from memline.ledger.results import open_jobs
+from memline.ledger.results import insert_new, open_jobs
 from memline.ledger.schema import jobs, stage_results, usage
 
 __all__ = ["GROUPS", "Used", "add_usage", "answered_since", "keep_usage_of_jobs", "usage_by", "usage_of_job"]
@@ -72,12 +72,14 @@ def keep_usage_of_jobs(tx: Connection, used: Mapping[str, Sequence[Used]], *, no
     ids = [job_id for job_id, some in used.items() if some]
     if not ids:
         return
-    rows = []
+    rows: list[dict[str, Any]] = []
     for job_id, number in tx.execute(_EARLIER, {"ids": ids}):
         body = json.dumps([_columns(each) for each in used[job_id]], ensure_ascii=False)
         rows.append({"job_id": job_id, "stage": _OF_JOB, "ask": number, "body": body, "stored_at": now})
-    if rows:
-        tx.execute(sa.insert(stage_results), rows)
+    while rows:
+        # a worker whose lease ran out may keep what its call used at the same time: both are kept, one after the other
+        kept = insert_new(tx, rows)
+        rows = [row | {"ask": row["ask"] + 1} for row in rows if row["job_id"] not in kept]
 
 
 def usage_of_job(connection: Connection, job_id: str) -> list[dict[str, Any]]:

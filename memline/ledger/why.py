@@ -108,6 +108,8 @@ def provenance_of(connection: Connection, namespace: str, memory_id: str, within
 def _messages(connection: Connection, memory: MemoryRow, carried: Sequence[Mapping[str, Any]] | None) -> list[SaidMessage]:
     """The messages that were saved, or those that the job still carries where it was not saved yet."""
     query = sa.select(messages.c.ordinal, messages.c.role, messages.c.name, messages.c.text).where(messages.c.job_id == memory.job_id)
+    if memory.message is not None:  # one that is hidden is kept for those that came from it
+        query = query.where(sa.or_(messages.c.withheld.is_not(True), messages.c.ordinal == memory.message))
     rows = [tuple(row) for row in connection.execute(query.order_by(messages.c.ordinal))]
     if not rows:
         rows = [(number, raw["role"], raw.get("name"), raw["text"]) for number, raw in enumerate(carried or ())]

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from memline.contracts.about import about
-from memline.contracts.errors import ConfigurationError, ProviderError, ProviderRefused, ReplyUnreadable
+from memline.contracts.errors import ConfigurationError, ProviderError, ProviderUnavailable
 from memline.contracts.fact import Fact
 from memline.contracts.message import SOURCES, cut, without_marks
 from memline.language.ports import Vectors
@@ -149,9 +149,10 @@ def _calls(asked: _Asked) -> list[Sequence[Job]]:
 
 
 def _failures(parts: Parts, unit: Sequence[Job], error: ProviderError | ConfigurationError) -> dict[str, Failure]:
-    """What an error means for the jobs of a call. A unit that can't be divided, or is refused, is taken apart: that is no job's failure."""
-    if len(unit) > 1 and isinstance(error, (ReplyUnreadable, ProviderRefused)):
-        return {job.id: Failure(f"{APART} ({reason_of(error)})", 0.0, spends=False, alone=True) for job in unit}
+    """What an error means for the jobs of a call. A unit that fails is taken apart: no job's failure, unless nobody is answered."""
+    if len(unit) > 1 and not (isinstance(error, ProviderUnavailable) and error.cause != "answer"):
+        wait = parts.retry.delay(0) if isinstance(error, ProviderUnavailable) else 0.0
+        return {job.id: Failure(f"{APART} ({reason_of(error)})", wait, spends=False, alone=True) for job in unit}
     first, *others = unit
     own = failure_of(error, first, parts.retry, call="extract" if parts.extractor.paid else None)
     return {first.id: own} | {job.id: Failure(BEHIND, 0.0, spends=False) for job in others}

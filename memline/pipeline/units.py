@@ -1,8 +1,9 @@
 """Consecutive turns of one lane that wait together are asked of a model in one call, and are single turns again right after it.
 
 A reply to several is stored before it is read, under the first of them with the list of all. Then it is divided: each job gets its share as
-a reply of its own, and from there on nothing is left of the unit; a retry, alone or not, reads the share. A unit that can't be divided, or
-that the model refuses, is taken apart: its jobs are asked alone.
+a reply of its own, and from there on nothing is left of the unit; a retry, alone or not, reads the share. A unit that fails (its reply
+can't be divided, the model refuses it or answers with nonsense) is taken apart: its jobs are asked alone. Of a reply that can't be divided
+nothing stays either: it lies under one job, and would outlive what the others said.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ __all__ = ["APART", "BEHIND", "Plan", "ask_unit", "divide_stored", "drop_units",
 _STAGE = "extract:unit"
 
 #: Reasons of jobs that are put back without having failed.
-APART = "is asked alone: the reply to several turns could not be divided"
+APART = "is asked alone: the call for several turns failed"
 BEHIND = "waits for the turn before it"
 
 #: Known memories that each further turn of a unit adds to those shown, and most of them.
@@ -114,7 +115,7 @@ def divide_stored(parts: Parts, jobs: Sequence[Job]) -> dict[str, str]:
         try:
             shares |= _divided(parts, raw["unit"], StoredReply.of(raw["body"]))
         except ReplyUnreadable:
-            continue  # it was found so before: its jobs are asked alone
+            continue  # its worker died on it: the jobs are alone by now
     return {job.id: shares[job.id] for job in jobs if job.id in shares}
 
 
@@ -136,7 +137,7 @@ def with_known(body: str, more: Sequence[Known]) -> str:
 
 
 def drop_units(tx: Connection, jobs: Sequence[Job]) -> None:
-    """Removes replies to several turns that could not be divided, when the first of those turns is done with."""
+    """Removes replies to several turns that a worker without a lease left behind, when the first of those turns is done with."""
     tx.execute(sa.delete(stage_results).where(stage_results.c.stage == _STAGE, stage_results.c.job_id.in_([job.id for job in jobs])))
 
 
@@ -166,23 +167,27 @@ def _requests(parts: Parts, jobs: Sequence[Job], vectors: Mapping[str, Vectors])
     said = [job for job in jobs if said_in(job.messages).strip()]
     there = [vectors[job.id] for job in said if job.id in vectors]
     k = min(_MOST_KNOWN, NEAREST + _MORE_KNOWN * (len(jobs) - 1))
-    all_said = tuple(message for job in jobs for message in plain_request(job).messages)
     if there and len(there) == len(said):
         context = with_context(parts, jobs[0], np.concatenate(there), first, k=k)
     else:
-        context = with_context(parts, jobs[0], None, plain_request(jobs[0], all_said), k=k)
-    head = plain_request(jobs[0])
-    requests = [Request(head.messages, head.said_at, context.window, context.known, head.prompt, head.of_agent)]
-    return [*requests, *(plain_request(job) for job in jobs[1:])]
+        all_said = tuple(message for job in jobs for message in plain_request(job).messages)
+        context = with_context(parts, jobs[0], None, replace(first, messages=all_said), k=k)
+    return [replace(first, window=context.window, known=context.known), *(plain_request(job) for job in jobs[1:])]
 
 
 def _divided(parts: Parts, job_ids: Sequence[str], stored: StoredReply) -> dict[str, str]:
     """Stores the share of each job as a reply of its own, in the transaction in which the reply to all goes."""
     extractor = parts.extractor
     assert isinstance(extractor, UnitExtractor)
-    shares = extractor.divide(stored.reply, len(job_ids))
+    whole = sa.delete(stage_results).where(stage_results.c.stage == _STAGE, stage_results.c.job_id == job_ids[0])
+    try:
+        shares = extractor.divide(stored.reply, len(job_ids))
+    except ReplyUnreadable:
+        with parts.ledger.write() as tx:
+            tx.execute(whole)
+        raise
     bodies = {job_id: StoredReply(share, stored.known, stored.by).to_body() for job_id, share in zip(job_ids, shares, strict=True)}
     with parts.ledger.write() as tx:
         keep_replies(tx, STAGE, {job_id: (0, body) for job_id, body in bodies.items()}, now=parts.clock.now())
-        tx.execute(sa.delete(stage_results).where(stage_results.c.stage == _STAGE, stage_results.c.job_id == job_ids[0]))
+        tx.execute(whole)
     return bodies

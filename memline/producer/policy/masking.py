@@ -20,6 +20,8 @@ __all__ = ["find", "masked", "placeholder"]
 #: Of two that overlap, which one tells the kind.
 _RANK = {kind: rank for rank, kind in enumerate(Kind)} | {Kind.PRIVATE_KEY: -2, Kind.CARD: -1}
 
+#: In no text that memline takes.
+_NOTHING = "\x00"
 _PLACEHOLDER = re.compile(rf"\[masked: (?:{'|'.join(kind.label for kind in Kind)})\]")
 
 
@@ -64,8 +66,8 @@ def _everywhere(text: str, kinds: Collection[Kind]) -> Iterator[Found]:
 def _all(text: str, kinds: Collection[Kind]) -> Iterator[Found]:
     if len(text) < 4:
         return
-    if "[masked: " in text:  # what was masked before says nothing of what stands beside it
-        text = _PLACEHOLDER.sub(lambda match: "\n" * len(match.group()), text)
+    if "[masked: " in text:  # what was masked before is no word, no secret, and no end of a sentence
+        text = _PLACEHOLDER.sub(lambda match: f" {_NOTHING * (len(match.group()) - 2)} ", text)
     low = lowered(text)
     if Kind.PRIVATE_KEY in kinds:
         yield from find_private_keys(text, low)

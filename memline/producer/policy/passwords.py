@@ -42,6 +42,7 @@ _UNIT = re.compile(
     r"|(?:v|version|rfc|step|part|day|user|utf|sha|oauth|http|ipv|page)[-_]?\d[\d.]*",
     re.IGNORECASE,
 )
+_MEASURE = re.compile(r"\d{1,5}(?:[.,]\d{1,3})?(?:%|[a-z]{1,3})?", re.IGNORECASE)
 _NEXT = re.compile(r"\s{0,2}(?:$|[\n.,;:!?)\]}\"'”»」|，。；&]|(?:and|but|so|for|on|if|please|can|now|und|aber|y|et|e|и|, )\b)")
 #: A call, and a variable or method that holds one: `db.Column(…`, `hashed_password`, `pbkdf2:sha256`.
 _CODE = re.compile(r"[A-Za-z_][\w.]*\(|pbkdf2:|bcrypt:|argon2")
@@ -66,6 +67,9 @@ _PAIR = re.compile(
     re.IGNORECASE,
 )
 
+
+#: What stands before "/" and is no user: addresses, words, and sites, after which the user's own name comes.
+_NO_USERS = frozenset("http https or and github gitlab bitbucket twitter x instagram facebook telegram reddit linkedin tiktok wechat".split())
 
 _COMMANDS = (
     ("-u", _CURL),
@@ -172,7 +176,10 @@ def _value(text: str, at: int, name: str, *, clear: bool, table: bool = False) -
     value = value[:cut]
     end = at + len(value)
     if name.startswith("pin"):
-        return Found(at, end, Kind.PASSWORD) if re.fullmatch(r"\d{4,8}", value) and (len(value) != 6 or not clear) else None
+        postal = len(value) == 6 and (clear or name != "pin")  # India's "pin code" is one
+        return Found(at, end, Kind.PASSWORD) if re.fullmatch(r"\d{4,8}", value) and not postal else None
+    if name == "pass" and _MEASURE.fullmatch(value):
+        return None  # of mountains, tests and trains
     if name in ("passphrase", "pass phrase") and (phrase := _PHRASE.match(text, at)) is not None and _is_phrase(phrase.group()):
         return Found(at, phrase.end(), Kind.PASSWORD)
     if table and not any(map(str.isdigit, value)):
@@ -240,7 +247,7 @@ def _lines_with(text: str, needle: str) -> Iterator[tuple[int, str]]:
 def _pairs(text: str) -> Iterator[Found]:
     for match in _PAIR.finditer(text):
         user, value = match[1], match[2].rstrip(".,;)")
-        if is_stand_in(value) or value.lower() in ABOUT or user.lower() in ("http", "https", "or", "and") or value.startswith("//"):
+        if is_stand_in(value) or value.lower() in ABOUT or user.lower() in _NO_USERS or value.startswith("//"):
             continue
         if any(c.isdigit() for c in value) and any(c.isalpha() for c in value) and "/" not in value:
             yield Found(match.start(2), match.start(2) + len(value), Kind.PASSWORD)

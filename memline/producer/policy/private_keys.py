@@ -33,9 +33,11 @@ def find_private_keys(text: str, low: str) -> Iterator[Found]:
     if "BEGIN " in text:
         yield from _blocks(text)
     if _OPENSSH in text:
+        done = 0
         for at in places(text, _OPENSSH):
-            match = _BASE64.match(text, at)
-            yield Found(at, match.end() if match else at, Kind.PRIVATE_KEY)
+            if at >= done:
+                done = _BASE64.match(text, at).end()  # type: ignore[union-attr]  # it matches nothing, too
+                yield Found(at, done, Kind.PRIVATE_KEY)
     if "PuTTY-User-Key-File-" in text:
         done = 0
         for at in places(text, "PuTTY-User-Key-File-"):

@@ -109,6 +109,14 @@ def test_of_two_memories_of_one_message_the_first_that_goes_leaves_the_other_its
     sound(parts)
 
 
+def test_a_hidden_message_is_told_only_of_a_memory_that_came_from_it(parts: Parts) -> None:
+    passport, dog, home = tell(parts, BOTH, "I live in Porto.", id="a")
+    assert [said.number for said in known(parts, home).messages] == [0, 1]
+    delete(parts, passport)
+    assert [said.text for said in known(parts, home).messages] == ["I live in Porto."]
+    assert [said.text for said in known(parts, dog).messages] == [BOTH, "I live in Porto."]
+
+
 def test_a_redacted_memory_takes_the_message_from_the_others_that_name_it(parts: Parts) -> None:
     passport, dog = tell(parts, BOTH, id="a")
     delete(parts, passport, redact=True)

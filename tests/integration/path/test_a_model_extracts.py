@@ -27,6 +27,9 @@ def stack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         "MEMLINE_OPENAI_API_KEY": "test",
         "MEMLINE_OPENAI_BASE_URL": simulator.url,
         "MEMLINE_MAX_ATTEMPTS": "2",
+        # on a busy machine a call may take seconds, and a worker that is slow is not dead: nothing here waits for either
+        "MEMLINE_MODEL_TIMEOUT": "20",
+        "MEMLINE_LEASE": "60",
     }
     if request.param == "engine":
         with engine_stack(folder, **model) as found:

@@ -298,3 +298,65 @@ def test_an_erasure_reads_backups_that_lie_in_the_home_folder(tmp_path: Path) ->
     world.program.run("backup", copy)
     with world.memory() as memory, pytest.raises(ServiceUnavailable, match="copies/mine"):
         memory.erase(user_id="cat")
+
+
+def test_a_restore_is_refused_where_it_would_lose_an_erasure(tmp_path: Path) -> None:
+    world = World(tmp_path, {})
+    with world.memory() as memory:
+        say(memory, f"Cat hides in {SECRET}.", "cat")
+    world.program.run("backup", world.file)
+    with world.memory() as memory:
+        memory.erase(user_id="cat")
+    stones, kept = world.home / "tombstones.jsonl", tmp_path / "kept"
+    stones.rename(kept)
+    assert "knows 1 erasures" in world.program.run("restore", world.file, "--yes", exit_code=1).stderr
+    assert not list(world.home.glob("ledger.db.*"))
+    kept.rename(stones)
+    assert world.restore()["tombstones_replayed"] == 1
+    with world.memory() as memory:
+        assert texts(memory, "cat") == set()
+
+
+def test_a_restore_beside_an_old_file_of_tombstones_says_so(tmp_path: Path) -> None:
+    world = World(tmp_path, {})
+    with world.memory() as memory:
+        say(memory, "Ann rows on Mondays.", "ann")
+        memory.erase(user_id="cat")
+    world.program.run("backup", world.file)
+    elsewhere = World(tmp_path / "elsewhere", {})
+    elsewhere.file = world.file
+    assert elsewhere.restore()["tombstones_unfiled"] == 1
+    assert "not the newest" in " ".join(elsewhere.program.run("restore").stderr.split())
+    (elsewhere.home / "tombstones.jsonl").write_bytes((world.home / "tombstones.jsonl").read_bytes())
+    assert elsewhere.program.json("restore")["tombstones_unfiled"] == 0
+
+
+def test_a_restored_file_holds_no_byte_of_an_erased_text_although_another_process_replayed_first(tmp_path: Path) -> None:
+    world = World(tmp_path, {})
+    with world.memory() as memory:
+        say(memory, f"Cat hides in {SECRET}.", "cat")
+        say(memory, "Ann rows on Mondays.", "ann")
+    world.program.run("backup", world.file)
+    with world.memory() as memory:
+        memory.erase(user_id="cat")
+    path = world.home / "ledger.db"
+    path.write_bytes(world.file.read_bytes())
+    with world.memory() as memory:
+        assert texts(memory, "cat") == set()
+    assert world.program.json("restore")["tombstones_replayed"] == 0
+    assert not [each for each in world.home.glob("ledger.db*") if SECRET.encode() in each.read_bytes()]
+
+
+def test_a_backup_with_an_older_schema_is_put_back_and_the_way_on_is_told(tmp_path: Path) -> None:
+    import sqlite3
+
+    world = World(tmp_path, {})
+    with world.memory() as memory:
+        say(memory, "Ann rows on Mondays.", "ann")
+    world.program.run("backup", world.file)
+    with closing(sqlite3.connect(world.file)) as old:
+        old.execute("UPDATE alembic_version SET version_num = '0001'")
+        old.commit()
+    told = " ".join(world.program.run("restore", world.file, "--yes", exit_code=1).stderr.split())
+    (aside,) = world.home.glob("ledger.db.before-*")
+    assert "memline migrate" in told and "without FILE" in told and aside.name in told.replace(" ", "")

@@ -140,7 +140,28 @@ def test_what_a_killed_check_has_left_is_taken_away_by_its_name(stack: Stack, op
     program = program_of(stack)
     assert "rows" in program.run("check", "--clean", left.namespace).stderr
     assert rows(stack) == before
-    assert "begins with" in program.run("check", "--clean", "default", exit_code=1).stderr
+    assert "made" in program.run("check", "--clean", "default", exit_code=1).stderr
+
+
+def test_an_applications_own_namespace_is_not_cleaned_whatever_it_is_called(opened: Memory, stack: Stack) -> None:
+    own = opened.in_namespace(f"{PREFIX}of-our-shop")
+    own.add("Ann keeps her bicycle in garage 4417.", user_id="ann", infer=False, wait=True, timeout=60)
+    assert "nothing was removed" in program_of(stack).run("check", "--clean", own.namespace, exit_code=1).stderr
+    with pytest.raises(InvalidInput, match="nothing was removed"):
+        check_run.clean(own, own._house, timeout=10)
+    assert own.count(filters={"user_id": "ann"}) == 1
+
+
+def test_a_deployment_that_keeps_nothing_of_a_verbatim_text_is_told(opened: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    from memline.receipt import Receipt
+
+    monkeypatch.setattr(Receipt, "results", property(lambda _self: []))
+    memory = opened.in_namespace(check_run.fresh_namespace())
+    try:
+        first = check_run.run(memory, memory._house, check_samples.SAMPLES[:1], timeout=60, told=lambda _name: None)[0]
+    finally:
+        check_run.clean(memory, memory._house, timeout=60)
+    assert (first.verdict, first.seen) == (Verdict.BROKEN, "0 memories came of one text that is kept as it is")
 
 
 def test_a_turn_that_is_still_on_its_way_is_waited_for(tmp_path: Path, redis: RedisServer) -> None:

@@ -18,7 +18,7 @@ from memline.ledger.schema import memories, stage_results
 from memline.ledger.session import Ledger
 from memline.pipeline.extractors.rules import RuleExtractor
 from tests.integration.pipeline.steps import clock, live, state
-from tests.integration.pipeline.test_units import Chat, facts, parts_with
+from tests.integration.pipeline.test_units import Chat, facts, in_unit, parts_with
 from tests.parts import accept, job_of, make_parts, make_turn, run_all, table
 
 MARKS = ["Bergen-417", "Kyoto-932", "Lima-205"]
@@ -176,6 +176,8 @@ def test_the_assistant_has_a_budget_and_the_receipt_says_what_was_left_out(ledge
 
 def test_memories_that_the_application_pasted_in_are_not_learned_again(ledger: Ledger) -> None:
     def answer(document: dict[str, Any]) -> str:
+        if in_unit(document):
+            return "asked of both at once"
         said = json.dumps(document["messages"])
         return facts({"text": "User likes tea"}, *([{"text": "User is in Rome"}] if "Rome" in said else []))
 
@@ -190,8 +192,8 @@ def test_memories_that_the_application_pasted_in_are_not_learned_again(ledger: L
     with ledger.read() as connection:
         notes = [receipt_state(connection, turn).notes for turn in ("t1", "t2")]  # type: ignore[union-attr]
         counted = read_counters(connection)
-    assert notes == [{"blanked": 1}, {"pasted": 1}]
-    assert (counted["pasted_blanked"], counted["pasted_dropped"]) == (1, 1)
+    assert notes == [{"pasted": 1, "blanked": 1}, {"pasted": 1}]
+    assert (counted["pasted_blanked"], counted["pasted_dropped"]) == (1, 2)
     shown = chat.documents[1]["turns"][0]["messages"][0]["text"]
     assert "dog" not in shown
     assert shown.endswith("\n\nI am in Rome now.")

@@ -21,10 +21,11 @@ from memline.ledger.leases import dissolve_expired
 from memline.ledger.receipts import receipt_state
 from memline.ledger.schema import jobs, memories, stage_results
 from memline.ledger.session import Ledger
+from memline.ledger.usage import usage_by
 from memline.pipeline.extractors.model import ModelExtractor
 from memline.pipeline.parts import Parts
 from tests.integration.pipeline.steps import claimed, clock, live, nothing_is_left_over, stage, state
-from tests.parts import START, ScriptedExtractor, accept, job_of, make_parts, make_turn, run_all, table
+from tests.parts import START, ScriptedExtractor, TrigramEmbedder, accept, job_of, make_parts, make_turn, run_all, table
 
 Answer = Callable[[dict[str, Any]], str | Exception | None]
 
@@ -155,18 +156,60 @@ def test_a_unit_that_can_t_be_divided_is_asked_turn_by_turn(ledger: Ledger, repl
     assert table(ledger, stage_results, stage_results.c.stage == "extract:unit") == []
 
 
-def test_a_provider_that_is_away_costs_the_turns_behind_nothing(ledger: Ledger) -> None:
-    problems: list[Exception | None] = [ProviderUnavailable("busy", cause="answer"), None]
+def test_a_provider_that_is_away_costs_nothing_and_is_asked_of_all_again(ledger: Ledger) -> None:
+    problems: list[Exception | None] = [ProviderUnavailable("away", cause="outage"), None]
     chat = Chat(lambda document: problems.pop(0) if problems else None)
     parts = parts_with(ledger, chat)
     accept(parts, make_turn("I bought lamp 0", id="t0"))
     accept(parts, make_turn("I bought lamp 1", id="t1"))
     run_all(parts)
-    assert [job_of(ledger, job).attempts for job in ("t0", "t1")] == [1, 0]
     clock(parts).advance(60)
     run_all(parts)
+    assert [job_of(ledger, job).attempts for job in ("t0", "t1")] == [0, 0]
     assert [in_unit(document) for document in chat.documents] == [True, True]
     assert live(ledger) == ["User bought lamp 0", "User bought lamp 1"]
+
+
+def test_a_turn_that_spoils_the_answer_to_all_fails_alone(ledger: Ledger) -> None:
+    spoilt = ProviderUnavailable("no answer", cause="answer")
+    chat = Chat(lambda document: spoilt if "lamp 1" in json.dumps(document.get("turns", document.get("messages"))) else None)
+    parts = parts_with(ledger, chat)
+    for number in range(3):
+        accept(parts, make_turn(f"I bought lamp {number}", id=f"t{number}"))
+    for _ in range(8):
+        run_all(parts)
+        clock(parts).advance(600)
+    assert [state(ledger, f"t{number}")[0] for number in range(3)] == ["committed", "failed", "committed"]
+    assert [in_unit(document) for document in chat.documents] == [True] + [False] * 8
+    assert live(ledger) == ["User bought lamp 0", "User bought lamp 2"]
+
+
+def test_a_reply_that_can_t_be_divided_stays_under_nobodys_name(ledger: Ledger) -> None:
+    spoilt = facts({"text": "User bought lamp 1"})
+    chat = Chat(lambda document: spoilt if in_unit(document) else "no" if "lamp 0" in json.dumps(document["messages"]) else None)
+    parts = parts_with(ledger, chat)
+    accept(parts, make_turn("I bought lamp 0", id="t0"))
+    accept(parts, make_turn("I bought lamp 1", id="t1"))
+    run_all(parts)
+    assert [state(ledger, job)[0] for job in ("t0", "t1")] == ["failed", "committed"]
+    assert not any("lamp 1" in row.body for row in table(ledger, stage_results, stage_results.c.job_id == "t0"))
+
+
+def test_what_a_unit_is_shown_is_paid_for_in_the_books(ledger: Ledger) -> None:
+    chat = Chat()
+    embedder = TrigramEmbedder(paid=True)
+    parts = replace(parts_with(ledger, chat), embedder=embedder)
+    accept(parts, make_turn("I bought a desk", id="t"))
+    run_all(parts)
+    accept(parts, make_turn("I bought lamp 0", id="t0"))
+    accept(parts, replace(make_turn(id="t1"), messages=(Message("tool", "nothing is said"),)))
+    before = len(embedder.calls)
+    run_all(parts)
+    assert in_unit(chat.documents[-1])
+    assert len(embedder.calls) > before
+    with ledger.read() as connection:
+        (row,) = usage_by(connection, ["call", "model"])[:1]
+    assert (row["call"], row["calls"]) == ("embed", len(embedder.calls))
 
 
 @pytest.mark.parametrize("point", ["extract.after_store", "extract.before_commit"])

@@ -103,6 +103,7 @@ ADVERSARIAL = [
     "token token1 ", "1 ", "4111 ", "12-", "://a:", "@", "a@b.", "BEGIN ", "-----BEGIN RSA PRIVATE KEY-----", "bearer ", "$2a$", "curl -u ",
     "user: a / ", "credentials: ", ":AA", "1:AA", "8Q~", "-us", "pin ", "密码", "PuTTY-User-Key-File-2:\n", "private key ", "-pass ", "İ",
     "GB82 WEST ", "+1 ", "M" * 24 + ".abcdef.", "AccountKey=", "aB3" * 11 + " token ",
+    "b3BlbnNzaC1rZXktdjE", "\\", "\\n", "%20", "&quot;", "**a** ", "\u200b", "4111%20",
 ]  # fmt: skip
 
 

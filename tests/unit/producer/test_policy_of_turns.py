@@ -81,6 +81,25 @@ def test_metadata_is_masked_however_deep() -> None:
     }
 
 
+def test_metadata_says_by_its_names_what_numbers_and_short_words_are() -> None:
+    given = {"dbPassword": "latte", "password": 93827461, "pageToken": "next", "n": 93827461, "passwords_seen": 9382}
+    assert turn("hi", metadata=given).metadata == given | {"dbPassword": "[masked: password]", "password": "[masked: password]"}
+
+
+def test_two_keys_that_are_masked_alike_keep_both_values() -> None:
+    kept = turn("hi", metadata={KEY: 1, CARD: 2, join("gh", "p_", alnum("t8", 36)): 3, "[masked: api key]": 4}).metadata
+    assert sorted(kept.values()) == [1, 2, 3, 4]
+    assert KEY not in kept
+    assert kept["[masked: api key]"] == 4
+
+
+def test_a_refusal_tells_no_key_of_metadata_that_is_a_secret() -> None:
+    with pytest.raises(PolicyRefused) as raised:
+        turn("hi", metadata={KEY: {"pays": CARD}}, policy=read_policy("card=refuse"))
+    assert raised.value.path == "metadata.[masked: api key].pays"
+    assert KEY not in str(raised.value)
+
+
 def test_instructions_are_masked_too() -> None:
     assert turn("hi", prompt=f"call it with {KEY}").prompt == "call it with [masked: api key]"
 
