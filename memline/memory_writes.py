@@ -198,6 +198,7 @@ class Writes(Turns):
 
         refuse_unknown("delete", unknown)
         self._check_open()
+        screen = self._screen()
         delete_memory(
             self._house.ledger,
             self.namespace,
@@ -205,10 +206,11 @@ class Writes(Turns):
             now=self._house.clock.now(),
             redact=check_flag("redact", redact),
             actor=check_remark("actor", actor),
-            reason=self._screen().optional("reason", check_remark("reason", reason)),
+            reason=screen.optional("reason", check_remark("reason", reason)),
             keep=HistoryMode(self._house.settings.history),
             within=check_within(within),
         )
+        self._count_masked(screen)
         self._wake()
         return {"message": "Memory deleted successfully!"}
 
@@ -240,13 +242,15 @@ class Writes(Turns):
         bound = check_within(within)
         scope = Scope.of(self.namespace, user_id, agent_id, run_id)
         refuse_outside("delete_all", scope, bound)
+        screen = self._screen()
         options: dict[str, Any] = {
             "redact": check_flag("redact", redact),
             "actor": check_remark("actor", actor),
-            "reason": self._screen().optional("reason", check_remark("reason", reason)),
+            "reason": screen.optional("reason", check_remark("reason", reason)),
             "keep": HistoryMode(self._house.settings.history),
         }
         done = delete_all(self._house.ledger, scope, now=self._house.clock.now(), place=self._place(), **options)
+        self._count_masked(screen)
         self._wake()
         return {"message": "Memories deleted successfully!", "deleted": done.deleted, "cancelled": done.cancelled}
 

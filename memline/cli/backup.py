@@ -72,13 +72,14 @@ def restore(
     if as_json:
         print_json(told)
         return
-    rows = [(name.replace("_", " "), text(value)) for name, value in told.items() if value is not None]
+    rows = [(name.replace("_", " "), text(value)) for name, value in told.items() if value is not None and name != "tombstones_unfiled"]
     screen().print(facts(rows))
     screen().print(text("The ledger serves. Start the workers, then: memline reconcile, memline verify.", "green"))
     if unfiled := told["tombstones_unfiled"]:
         note(
-            f"The ledger knows {unfiled} erasures that tombstones.jsonl in {settings.home_folder()} lacks: it is another machine's, or not the "
-            "newest. Put the newest there and run `memline restore` again, without FILE: what was erased since the backup may be there again."
+            f"The ledger knows {unfiled} erasures that tombstones.jsonl in {settings.home_folder()} lacks: it is another machine's, or not "
+            "the newest. Put the newest there and run `memline restore` again, without FILE: what was erased since the backup may be there "
+            "again."
         )
     if told.get("ledger_before"):
         note("Remove the ledger that was there before once this one has proven itself: while it is there, no erasure comes to its end.")
@@ -102,9 +103,9 @@ def _put_back(settings: Settings, file: Path, *, yes: bool, as_json: bool) -> di
         raise InvalidInput(f"{file} is a backup of another ledger than the one at {path}: name its home folder. Nothing was changed.")
     if unfiled := erasures - TombstoneFile(settings.home_folder() / "tombstones.jsonl").read().keys():
         raise InvalidInput(
-            f"The ledger at {path} knows {len(unfiled)} erasures that tombstones.jsonl in {settings.home_folder()} lacks, so that what they "
-            "erased would come back: put the newest of these files there, end an erasure that was cut short (`memline erase --resume`), or "
-            "move the ledger away. Nothing was changed."
+            f"The ledger at {path} knows {len(unfiled)} erasures that tombstones.jsonl in {settings.home_folder()} lacks, so that what "
+            "they erased would come back: put the newest of these files there, end an erasure that was cut short (`memline erase "
+            "--resume`), or move the ledger away. Nothing was changed."
         )
     if not yes:
         if as_json:
@@ -123,10 +124,7 @@ def _put_back(settings: Settings, file: Path, *, yes: bool, as_json: bool) -> di
 
 
 def _finish(options: Chosen) -> dict[str, Any]:
-    """Opening replays the tombstones; the index, which is younger or older than the ledger now, is due to be compared.
-
-    A SQLite file is written anew whatever was replayed now: a process that opened it before may have done that.
-    """
+    """Opening replays the tombstones; the index, which is younger or older than the ledger now, is due to be compared."""
     from memline.cli.houses import open_house
     from memline.ledger.compact import compact
     from memline.ledger.counters import read_counters
@@ -145,7 +143,7 @@ def _finish(options: Chosen) -> dict[str, Any]:
             replayed = read_counters(tx)["subjects_erased"] - before
             make_turn_due(tx)
             unfiled = tombstone_ids(tx) - opened.house.tombstone_file.read().keys()
-        if ledger.is_sqlite:
+        if replayed and ledger.is_sqlite:
             compact(ledger)  # what was erased again is not in a byte of the file
     return {"tombstones_replayed": replayed, "tombstones_unfiled": len(unfiled)}
 

@@ -241,7 +241,12 @@ class ServiceUnavailable(MemlineError):
 
 
 class ProviderError(MemlineError):
-    """A model's or embedder's server answered with an error."""
+    """A model's or embedder's server answered with an error.
+
+    `call`: of which kind the call was (`metrics.CALL_KINDS`), where it was made for a job and costs.
+    """
+
+    call: str | None = None
 
 
 class ProviderUnavailable(ProviderError):

@@ -5,9 +5,10 @@ An outage is a connection that fails, an answer that does not come in time, a 5x
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from memline.contracts import metrics
 from memline.language.lazy import ForkLock
@@ -34,7 +35,9 @@ class _State:
     #: 0: closed. Else how long it is open now, and until when.
     seconds: float = 0.0
     until: float = 0.0
-    probed_at: float | None = field(default=None)
+    probed_at: float | None = None
+    #: The thread that tries.
+    probed_by: int = 0
 
 
 class Breaker:
@@ -61,7 +64,7 @@ class Breaker:
                 return state.until - now
             if state.probed_at is not None and now < state.probed_at + self._times.probe:
                 return min(self._times.first, state.probed_at + self._times.probe - now)
-            state.probed_at = now
+            state.probed_at, state.probed_by = now, threading.get_ident()
             return 0.0
 
     def is_open(self, server: str) -> bool:
@@ -95,6 +98,8 @@ class Breaker:
         metrics.BREAKER_OPEN.set(1, server=server)
 
     def left(self, server: str) -> None:
-        """A call that was let through was not made after all: another one may try."""
+        """A call that this thread was let through for was not made after all: where it was the one that tries, another one may."""
         with self._lock:
-            self._states.setdefault(server, _State()).probed_at = None
+            state = self._states.setdefault(server, _State())
+            if state.probed_by == threading.get_ident():
+                state.probed_at = None

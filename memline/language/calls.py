@@ -15,6 +15,7 @@ from memline.contracts import metrics
 from memline.contracts.errors import ProviderError, ProviderRefused, ProviderUnavailable
 from memline.language.breaker import Breaker
 from memline.language.limits import Limiter, LocalLimiter, Rates
+from memline.language.usage import Use, tell
 
 __all__ = ["CallTimes", "Calls", "Link"]
 
@@ -33,6 +34,8 @@ class CallTimes:
     longest_delay: float = 8.0
     #: A longer wait, for a limit or for what a server asks for, is left to the ledger.
     patience: float = 10.0
+    #: The share of the budget that must be left for a try to begin: one that can't be answered in time is paid for nothing.
+    least: float = 0.1
     #: Counted by the limits, and not held back by them: somebody waits for the answer.
     first: bool = False
 
@@ -71,7 +74,8 @@ class Link:
     def make(self, once: Callable[[float], T], *, tokens: int, deadline: float) -> tuple[T, int]:
         """What `once(seconds it may take)` returns, and how many tries before it lost an answer that may have been paid.
 
-        *tokens* is an estimate; `used` corrects it. Raises ProviderRefused at once, ProviderUnavailable when time or tries are used up,
+        *tokens* is an estimate; `used` corrects it. Where it raises, what was repeated among its own tries is told (`usage.tell`). Raises
+        ProviderRefused at once, ProviderUnavailable when time or tries are used up,
         when the breaker is open, or when a limit asks for more patience.
         """
         lost = 0
@@ -83,12 +87,13 @@ class Link:
             except ProviderUnavailable as error:
                 lost += error.answer_lost
                 pause = self._after(error, number)
-                late = pause > self.times.patience or self.calls.clock() + pause >= deadline
+                late = pause > self.times.patience or self.calls.clock() + pause >= self._last_start(deadline)
                 if number == self.times.tries or late or self._is_open(error):
                     raise self._given_up(error, lost) from None
                 self.calls.sleep(pause)
             except ProviderError as error:
                 self._answered("refused" if isinstance(error, ProviderRefused) else "unreadable")
+                self._repeated(lost)
                 raise
             except BaseException:
                 self.calls.breaker.left(self.key)
@@ -103,9 +108,18 @@ class Link:
         if self.rates.tokens is not None and reserved != tokens:
             self.calls.limiter.correct(self.key, self.rates, tokens - reserved)
 
+    def _last_start(self, deadline: float) -> float:
+        return deadline - self.times.least * self.times.budget
+
+    def _repeated(self, calls: int) -> None:
+        """So many answers were lost whose calls were made again."""
+        if calls > 0:
+            tell(Use(self.model, 0, repeated=calls))
+
     def _enter(self, tokens: int, deadline: float, lost: int) -> None:
         if (closed_for := self.calls.breaker.enter(self.key)) > 0:
             self._count("open")
+            self._repeated(lost - 1)
             raise ProviderUnavailable(
                 f"The model {self.model} at {self.server} was away {self.calls.breaker.failures} times in a row: "
                 f"it is left alone for {closed_for:.0f} s.",
@@ -113,11 +127,12 @@ class Link:
                 cause="held",
                 answer_lost=lost > 0,
             )
-        patience = max(0.0, min(self.times.patience, deadline - self.calls.clock()))
+        patience = max(0.0, min(self.times.patience, self._last_start(deadline) - self.calls.clock()))
         granted = self.calls.limiter.reserve(self.key, self.rates, tokens, patience=patience, first=self.times.first)
         if not granted.reserved:
             self.calls.breaker.left(self.key)
             self._count("budget")
+            self._repeated(lost - 1)
             raise ProviderUnavailable(
                 f"The limit of calls of the model {self.model} at {self.server} is used up for {granted.wait:.0f} s.",
                 retry_after=self._spread(granted.wait),
@@ -145,6 +160,7 @@ class Link:
         return error.cause == "outage" and self.calls.breaker.is_open(self.key)
 
     def _given_up(self, error: ProviderUnavailable, lost: int) -> ProviderUnavailable:
+        self._repeated(lost - 1)  # the last one is repeated by whoever calls again
         after = None if error.retry_after is None else self._spread(error.retry_after)
         return ProviderUnavailable(str(error), retry_after=after, cause=error.cause, answer_lost=lost > 0)
 

@@ -14,10 +14,12 @@ from typing import Protocol
 
 from memline.language.lazy import ForkLock
 
-__all__ = ["Granted", "Limiter", "LocalLimiter", "Rates"]
+__all__ = ["DEBT", "Granted", "Limiter", "LocalLimiter", "Rates"]
 
 #: Of a limit a minute: what may go at once, and what is spread over the minute.
 BURST, SPREAD = 0.1, 0.9
+#: Seconds that calls which wait for nobody put off the others at most: a server counts one minute, however many they were.
+DEBT = 60.0 + 60.0 * BURST / SPREAD
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,7 @@ class Limiter(Protocol):
     """Reserves calls. *server* is a key: host and model. Thread-safe; raises nothing of its own."""
 
     def reserve(self, server: str, rates: Rates, tokens: int, *, patience: float, first: bool = False) -> Granted:
-        """A call of about *tokens*, in at most *patience* seconds. *first*: it is counted and waits for no other, only for `hold`."""
+        """A call of about *tokens*, in at most *patience* seconds. *first*: it is counted, up to `DEBT`, and waits only for `hold`."""
         ...
 
     def correct(self, server: str, rates: Rates, tokens: int) -> None:
@@ -92,6 +94,9 @@ class LocalLimiter:
                 return Granted(wait, reserved=False)
             bucket.requests = requests + rates.interval(rates.requests)
             bucket.tokens = used + tokens * rates.interval(rates.tokens)
+            if first:
+                bucket.requests = max(requests, min(bucket.requests, now + DEBT))
+                bucket.tokens = max(used, min(bucket.tokens, now + DEBT))
             return Granted(wait, reserved=True)
 
     def correct(self, server: str, rates: Rates, tokens: int) -> None:

@@ -1,7 +1,8 @@
 """The limit of a server that all workers share, in Redis: one hash a server and model, moved by one script, with a time to live.
 
 Redis away: each process goes on with its share, as many as were seen in the last two minutes, and counts that it did
-(`memline_limit_fallbacks_total`). The times are Redis's own, so that clocks of workers do not matter.
+(`memline_limit_fallbacks_total`). The times are Redis's own, so that clocks of workers do not matter; where that clock is set back, or
+another server takes over whose clock is behind, the times in the hash go back with it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from memline.contracts import metrics
 from memline.language.lazy import Lazy
-from memline.language.limits import Granted, LocalLimiter, Rates
+from memline.language.limits import DEBT, Granted, LocalLimiter, Rates
 
 if TYPE_CHECKING:
     import redis
@@ -27,14 +28,16 @@ _log = logging.getLogger("memline.limits")
 _TIMEOUT, _LEFT_ALONE = 0.5, 5.0
 
 #: KEYS: the bucket, the processes. ARGV: verb, process, tokens, milliseconds a request, its tolerance, milliseconds a token, its
-#: tolerance, patience (all in ms), first. Answers: reserved, wait in ms, number of processes.
+#: tolerance, patience (all in ms), first, and the most that such calls put off others (ms). Answers: reserved, wait in ms, number of
+#: processes.
 _SCRIPT = """
 local time = redis.call('TIME')
 local now = time[1] * 1000 + time[2] / 1000
-local got = redis.call('HMGET', KEYS[1], 'requests', 'tokens', 'held')
-local requests = math.max(tonumber(got[1] or '0') or 0, now)
-local tokens = math.max(tonumber(got[2] or '0') or 0, now)
-local held = tonumber(got[3] or '0') or 0
+local got = redis.call('HMGET', KEYS[1], 'requests', 'tokens', 'held', 'at')
+local back = math.max(0, (tonumber(got[4] or '0') or 0) - now)
+local requests = math.max((tonumber(got[1] or '0') or 0) - back, now)
+local tokens = math.max((tonumber(got[2] or '0') or 0) - back, now)
+local held = (tonumber(got[3] or '0') or 0) - back
 local verb, amount = ARGV[1], tonumber(ARGV[3])
 local wait, reserved = 0, 1
 if verb == 'hold' then
@@ -49,12 +52,17 @@ else
   if wait > tonumber(ARGV[8]) then
     reserved = 0
   else
+    local before, used = requests, tokens
     requests = requests + tonumber(ARGV[4])
     tokens = tokens + amount * tonumber(ARGV[6])
+    if ARGV[9] == '1' then
+      requests = math.max(before, math.min(requests, now + tonumber(ARGV[10])))
+      tokens = math.max(used, math.min(tokens, now + tonumber(ARGV[10])))
+    end
   end
 end
 local f = function(n) return string.format('%.3f', n) end
-redis.call('HSET', KEYS[1], 'requests', f(requests), 'tokens', f(tokens), 'held', f(held))
+redis.call('HSET', KEYS[1], 'requests', f(requests), 'tokens', f(tokens), 'held', f(held), 'at', f(now))
 redis.call('PEXPIRE', KEYS[1], math.ceil(math.max(requests, tokens, held) - now) + 120000)
 redis.call('ZREMRANGEBYSCORE', KEYS[2], 0, f(now - 120000))
 redis.call('ZADD', KEYS[2], f(now), ARGV[2])
@@ -116,7 +124,7 @@ class RedisLimiter:
         keys = [f"{self._prefix}:limit:{server}", f"{self._prefix}:limit-processes"]
         try:
             script = self._client.get()[1]
-            reserved, wait, self._processes = script(keys=keys, args=[verb, f"{self._process}-{os.getpid()}", amount, *numbers, int(first)])
+            reserved, wait, self._processes = script(keys=keys, args=[verb, f"{self._process}-{os.getpid()}", amount, *numbers, int(first), DEBT * 1000])
         except redis.RedisError as error:
             self._away_until = self._clock() + _LEFT_ALONE
             metrics.LIMIT_FALLBACKS.add()
@@ -130,5 +138,9 @@ class RedisLimiter:
 def _connect(url: str) -> tuple[redis.Redis, Any]:
     import redis
 
-    client = redis.Redis.from_url(url, socket_timeout=_TIMEOUT, socket_connect_timeout=_TIMEOUT)
+    from redis.backoff import NoBackoff
+    from redis.retry import Retry
+
+    # it is asked once: a search waits for it
+    client = redis.Redis.from_url(url, socket_timeout=_TIMEOUT, socket_connect_timeout=_TIMEOUT, retry=Retry(NoBackoff(), 0))
     return client, client.register_script(_SCRIPT)

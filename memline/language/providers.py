@@ -35,6 +35,8 @@ _PASSING = frozenset({408, 409, 425, 429})
 _OF_CONTENT = frozenset({400, 413, 422})
 #: How httpx calls it that no request reached the server.
 _NOT_SENT = frozenset({"ConnectError", "ConnectTimeout", "PoolTimeout", "UnsupportedProtocol", "ProxyError"})
+#: Seconds that a server may ask to wait.
+_LONGEST_WAIT = 3600.0
 _CODE = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
@@ -91,19 +93,22 @@ def provider_errors(what: str, base_url: str | None) -> Iterator[None]:
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds that the server asks to wait: `retry-after-ms`, or `retry-after` in seconds or as a date against the server's own `date`."""
+    """Seconds that the server asks to wait: `retry-after-ms`, or `retry-after` in seconds or as a date against the server's own `date`.
+
+    At most an hour: all workers follow it, and one call an hour finds out whether it is true.
+    """
     milliseconds = _seconds(headers.get("retry-after-ms"))
     if milliseconds is not None:
-        return milliseconds / 1000
+        return min(_LONGEST_WAIT, milliseconds / 1000)
     raw = headers.get("retry-after")
     seconds = _seconds(raw)
     if seconds is not None or raw is None:
-        return seconds
+        return None if seconds is None else min(_LONGEST_WAIT, seconds)
     try:
         wait = (parsedate_to_datetime(raw) - parsedate_to_datetime(headers["date"])).total_seconds()
     except (KeyError, TypeError, ValueError):
         return None
-    return max(0.0, wait)
+    return min(_LONGEST_WAIT, max(0.0, wait))
 
 
 def tokens_of(answer: Any) -> tuple[int, int, int]:

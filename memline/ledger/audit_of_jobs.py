@@ -9,13 +9,39 @@ from memline.ledger.schema import jobs, lanes, leases, memories, messages, outbo
 
 __all__ = ["COMMITTED_AND_SHOWN", "JOB_CHECKS"]
 
+_names_it = sa.and_(
+    memories.c.job_id == messages.c.job_id,
+    ~is_one_of(memories.c.state, "deleted"),
+    sa.or_(memories.c.message.is_(None), memories.c.message == messages.c.ordinal),
+)
+
 _message_rows = sa.select(
     messages.c.job_id,
     either(
         (jobs.c.id.is_(None), "its job is not in the ledger"),
         (sa.or_(jobs.c.lane != messages.c.lane, jobs.c.place.is_distinct_from(messages.c.place)), "not at the place of its turn"),
+        (sa.and_(messages.c.withheld.is_(True), none_of(memories, _names_it)), "hidden, and no memory names it"),
     ),
 ).select_from(messages.outerjoin(jobs, jobs.c.id == messages.c.job_id))
+
+_spans = (
+    sa.select(memories.c.id)
+    .select_from(
+        memories.outerjoin(messages, sa.and_(messages.c.job_id == memories.c.job_id, messages.c.ordinal == memories.c.message))
+    )
+    .where(
+        sa.or_(memories.c.span_start.is_not(None), memories.c.span_end.is_not(None)),
+        sa.or_(
+            is_one_of(memories.c.state, "deleted"),
+            memories.c.message.is_(None),
+            memories.c.span_start.is_(None),
+            memories.c.span_end.is_(None),
+            memories.c.span_start < 0,
+            memories.c.span_start >= memories.c.span_end,
+            memories.c.span_end > sa.func.length(messages.c.text),
+        ),
+    )
+)
 
 _unseen = sa.exists(
     sa.select(sa.literal_column("1"))
@@ -28,6 +54,7 @@ COMMITTED_AND_SHOWN = sa.and_(is_one_of(jobs.c.state, "committed"), ~_unseen)
 
 JOB_CHECKS: tuple[Check, ...] = (
     Check("messages", _message_rows),
+    Check("memories", _spans, "its span is no place in its message"),
     Check(
         "jobs",
         sa.select(jobs.c.id).where(jobs.c.finished_at.is_not(None), jobs.c.stage == "done", is_one_of(jobs.c.state, "accepted")),

@@ -130,13 +130,17 @@ def _copy(source: Path, target: Path) -> None:
         raise ConfigurationError(f"{target} is there: another run writes it, or one was killed. Remove it, then try again.") from None
     except OSError as error:
         raise ConfigurationError(f"{target} can't be written ({error.strerror}).") from error
+    whole = False
     try:
         with closing(_connect(source, "rw")) as old, closing(sqlite3.connect(target)) as new:
             old.backup(new)  # one read transaction: writers go on beside it
             new.execute("PRAGMA journal_mode = DELETE")  # one file, without a log beside it
+        whole = True
     except sqlite3.Error as error:
-        target.unlink(missing_ok=True)
         raise ServiceUnavailable(f"{source} can't be copied to {target} ({error}).") from error
+    finally:
+        if not whole:  # also at Ctrl-C: it would stand in the way of the next one, and hold what an erasure does not reach
+            target.unlink(missing_ok=True)
     descriptor = os.open(target, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

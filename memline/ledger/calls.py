@@ -45,9 +45,13 @@ def begin_calls(tx: Connection, call: str, job_ids: Sequence[str], *, now: datet
     return repeated
 
 
-def drop_calls(tx: Connection, call: str, job_ids: Sequence[str], *, answered: bool = False) -> None:
-    """The calls have ended without an answer that could be lost. *answered*: the answers are stored, and earlier outages forgotten."""
-    _drop(tx, [_UNDER_WAY + call, *([_OUTAGE + call] if answered else [])], job_ids)
+def drop_calls(tx: Connection, call: str, job_ids: Sequence[str], *, answered: Sequence[str] = ()) -> None:
+    """The calls have ended without an answer that could be lost. *answered*: jobs whose answers are stored, and earlier outages forgotten."""
+    if set(answered) == set(job_ids):
+        _drop(tx, [_UNDER_WAY + call, _OUTAGE + call], job_ids)
+        return
+    _drop(tx, [_UNDER_WAY + call], job_ids)
+    _drop(tx, [_OUTAGE + call], answered)
 
 
 def note_outage(tx: Connection, call: str, job_id: str, *, now: datetime) -> Outages | None:

@@ -16,7 +16,18 @@ from memline.contracts.receipt import Status
 from memline.ledger.schema import jobs, stage_results
 from memline.ledger.session import insert
 
-__all__ = ["FACTS", "NOTES", "insert_new", "keep_replies", "keep_results", "load_replies", "load_results", "open_jobs", "store_replies", "store_results"]
+__all__ = [
+    "FACTS",
+    "NOTES",
+    "insert_new",
+    "keep_replies",
+    "keep_results",
+    "load_replies",
+    "load_results",
+    "open_jobs",
+    "store_replies",
+    "store_results",
+]
 
 #: Name of the results that hold a job's facts, in the order of its outcome.
 FACTS = "facts"

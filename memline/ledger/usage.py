@@ -46,17 +46,13 @@ class Used:
     unpriced: int
 
 
-def add_usage(tx: Connection, found: Sequence[Used], *, now: datetime, answered: Mapping[str, datetime] | None = None) -> None:
-    """Adds to the rows of the day of *now*; *answered*: by kind of call, when it was answered, where that was before.
-
-    To be called last in a transaction: many write the same rows.
-    """
+def add_usage(tx: Connection, found: Sequence[Used], *, now: datetime) -> None:
+    """Adds to the rows of the day of *now*. To be called last in a transaction: many write the same rows."""
     ordered = sorted(found, key=lambda each: (each.namespace, each.call, each.model))
     rows = []
     for used in ordered:
         # a row that only counts repetitions tells of no answer
-        at = (answered or {}).get(used.call, now) if used.calls else _NEVER
-        rows.append({"day": now.date(), "last_at": at, **_columns(used)})
+        rows.append({"day": now.date(), "last_at": now if used.calls else _NEVER, **_columns(used)})
     if rows:
         tx.execute(_adding(tx.dialect.name), rows)
 
@@ -124,6 +120,4 @@ def _adding(dialect: str) -> Any:
     statement = (postgresql if dialect == "postgresql" else sqlite).insert(usage)
     sums = {name: usage.c[name] + statement.excluded[name] for name in _SUMS}
     later = sa.case((statement.excluded.last_at > usage.c.last_at, statement.excluded.last_at), else_=usage.c.last_at)
-    return statement.on_conflict_do_update(
-        index_elements=["day", "namespace", "call", "model"], set_={**sums, "last_at": later}
-    )
+    return statement.on_conflict_do_update(index_elements=["day", "namespace", "call", "model"], set_={**sums, "last_at": later})

@@ -61,7 +61,13 @@ def read_bytes(proof: Proof, sqlite: Sequence[Ledger], folders: Sequence[Path], 
     """
     aside = {str(path) for store in sqlite if store.path is not None for path in left_beside(Path(store.path))}
     beside = [Path(f"{store.path}{end}") for store in sqlite for end in ("", "-wal", "-shm", "-journal")]
-    files = sorted({*files_below([folder for folder in folders if folder.is_dir()], without=_SERVERS), *(p for p in beside if p.exists()), *map(Path, aside)})
+    files = sorted(
+        {
+            *files_below([folder for folder in folders if folder.is_dir()], without=_SERVERS),
+            *(p for p in beside if p.exists()),
+            *map(Path, aside),
+        }
+    )
     proof.files, proof.texts = [str(path) for path in files], len(texts)
     hits = scan(files, texts)
     databases = {str(path) for path in beside}

@@ -18,7 +18,6 @@ from memline.contracts.content_hash import content_hash
 from memline.contracts.errors import ReplyUnreadable
 from memline.contracts.fact import Fact
 from memline.language.ports import Vectors
-from memline.language.usage import metered
 from memline.ledger.jobs import Job
 from memline.ledger.results import keep_replies
 from memline.pipeline.contexts import plain_request, with_context
@@ -153,11 +152,10 @@ def _ask(work: _Asking, start: Place, end: Place, corrects: str | None) -> Store
     """A new reply, stored where it was paid for."""
     parts, job = work.parts, work.job
     plain = between(work.plain, start, end)
-    with metered() as looked:
-        request = replace(with_context(parts, job, work.vectors if plain is work.plain else None, plain), corrects=corrects)
+    request = replace(with_context(parts, job, work.vectors if plain is work.plain else None, plain), corrects=corrects)
     number = len(work.replies)
     failpoints.hit("extract.before_ask")
-    with paid_call(parts, "extract", [job], model=parts.extractor.name, paid=parts.extractor.paid, also=[("embed", looked)]) as paid:
+    with paid_call(parts, "extract", [job], model=parts.extractor.name, paid=parts.extractor.paid) as paid:
         with tracing.span_of(job.id, "memline ask model", ask=number):
             reply = parts.extractor.ask(request)
         failpoints.hit("extract.after_ask")

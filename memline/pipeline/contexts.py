@@ -1,27 +1,39 @@
 """What a paid extraction is shown beside its turn: the lane's last messages, and the owner's memories nearest to what was said.
 
-The texts of a whole batch are embedded in one call; what comes of it is looked up job by job, when the job is asked for.
+The texts of a whole batch are embedded in one call; what comes of it is looked up job by job, when the job is asked for. What a paid
+embedder answered is kept by job until its turn is extracted: a model that is away meanwhile costs no vectors.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import base64
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from hashlib import blake2b
+
+import numpy as np
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
 
 from memline.contracts.errors import ProviderError
 from memline.contracts.message import SOURCES, Message, without_marks
 from memline.language.checked import checked_vectors
 from memline.language.ports import Vectors
-from memline.language.usage import embedded, metered
+from memline.language.usage import embedded
 from memline.ledger.jobs import Job
 from memline.ledger.messages import window_before
+from memline.ledger.results import keep_replies, load_replies
+from memline.ledger.schema import stage_results
 from memline.pipeline.extractors.pasted import without_pasted
 from memline.pipeline.extractors.port import Known, Request
-from memline.pipeline.paid import settle_alone
+from memline.pipeline.embedding import vector_bytes
+from memline.pipeline.paid import paid_call
 from memline.pipeline.parts import Batch, Parts
-from memline.search.nearest import nearest_live, nearest_to
+from memline.search.index.port import Space
+from memline.search.nearest import nearest_to
 
-__all__ = ["NEAREST", "WINDOW", "embedded_contexts", "plain_request", "said_in", "with_context"]
+__all__ = ["NEAREST", "WINDOW", "drop_looked", "embedded_contexts", "plain_request", "said_in", "with_context"]
 
 #: Messages before the turn that a model is shown, and live memories.
 WINDOW, NEAREST = 10, 10
@@ -50,22 +62,25 @@ def embedded_contexts(parts: Parts, batch: Batch, found: Sequence[Job]) -> dict[
     if not parts.extractor.wants_context or len(found) < 2:
         return {}
     texts = {job.id: text for job in found if job.memory_type is None and (text := said_in(job.messages)).strip()}
-    if len(texts) < 2:
-        return {}
-    ids = list(texts)
-    vectors: dict[str, Vectors] = {}
+    vectors = _looked_before(parts, texts)
+    missing = [job for job in found if job.id in texts and job.id not in vectors]
+    if len(missing) < 2:
+        return vectors
     try:
-        for start in range(0, len(ids), _CHUNK):
-            some = ids[start : start + _CHUNK]
+        for start in range(0, len(missing), _CHUNK):
+            some = missing[start : start + _CHUNK]
             batch.keep()
-            with metered() as uses:
-                made = checked_vectors(parts.embedder, embedded(parts.embedder, [texts[job_id] for job_id in some]), len(some))
-            vectors |= {job_id: made[row : row + 1] for row, job_id in enumerate(some)}
-            if parts.embedder.paid:
-                settle_alone(parts, "embed", [job for job in found if job.id in some], uses)
+            vectors |= _looked(parts, some, texts)
     except ProviderError:
         return vectors
     return vectors
+
+
+def drop_looked(tx: Connection, parts: Parts, jobs: Sequence[Job]) -> None:
+    """Removes the vectors that are kept here of *jobs*, whose turns are extracted."""
+    if parts.embedder.paid and parts.extractor.wants_context:
+        ids = [job.id for job in jobs]
+        tx.execute(sa.delete(stage_results).where(stage_results.c.stage == _name(parts), stage_results.c.job_id.in_(ids)))
 
 
 def with_context(parts: Parts, job: Job, vectors: Vectors | None, plain: Request | None = None, *, k: int = NEAREST) -> Request:
@@ -79,13 +94,56 @@ def with_context(parts: Parts, job: Job, vectors: Vectors | None, plain: Request
     with parts.ledger.read() as connection:
         window = window_before(connection, job.lane, job.place, size=WINDOW)
     now = parts.clock.now()
-    if vectors is None:
-        nearest = nearest_live(parts.ledger, parts.index, parts.embedder, job.scope, said_in(plain.messages), k=k, now=now)
-    else:
-        model = parts.embedder.model
-        nearest = nearest_to(parts.ledger, parts.index, job.scope, vectors, model=model, k=k, today=now.date())
+    said = said_in(plain.messages)
+    if vectors is None and said.strip():
+        texts = {job.id: said}
+        vectors = (_looked_before(parts, texts) or _looked(parts, [job], texts))[job.id]
+    model = parts.embedder.model
+    nearest = [] if vectors is None else nearest_to(parts.ledger, parts.index, job.scope, vectors, model=model, k=k, today=now.date())
     known = tuple(Known(str(number), row.id, row.text) for number, row in enumerate(nearest))
     return replace(plain, window=(*window, *plain.window)[-WINDOW:], known=known)
+
+
+def _looked(parts: Parts, jobs: Sequence[Job], texts: Mapping[str, str]) -> dict[str, Vectors]:
+    """Embeds the text of each job in one call, and keeps what a paid embedder answered."""
+    own = [texts[job.id] for job in jobs]
+    with paid_call(parts, "embed", jobs, paid=parts.embedder.paid) as paid:
+        made = checked_vectors(parts.embedder, embedded(parts.embedder, own), len(own))
+    if parts.embedder.paid:
+        rows = {job.id: _row(text, vector) for job, text, vector in zip(jobs, own, made, strict=True)}
+        with parts.ledger.write() as tx:
+            keep_replies(tx, _name(parts), rows, now=parts.clock.now())
+            paid.settle(tx)
+    return {job.id: made[number : number + 1] for number, job in enumerate(jobs)}
+
+
+def _looked_before(parts: Parts, texts: Mapping[str, str]) -> dict[str, Vectors]:
+    """By job, the vector of its text that an earlier try got, where the embedder is paid."""
+    if not parts.embedder.paid or not texts:
+        return {}
+    with parts.ledger.read() as connection:
+        bodies = load_replies(connection, _name(parts), list(texts))
+    found: dict[str, Vectors] = {}
+    for job_id, some in bodies.items():
+        for digest, encoded in map(json.loads, some):
+            if digest == _digest(texts[job_id]):
+                found[job_id] = np.frombuffer(base64.b64decode(encoded), dtype="<f4").reshape(1, -1).astype(np.float32)
+    return found
+
+
+def _row(text: str, vector: Vectors) -> tuple[int, str]:
+    """A vector as it is kept: under a number that stands for its text, since a long turn has one a window."""
+    digest = _digest(text)
+    return int(digest[:7], 16), json.dumps([digest, base64.b64encode(vector_bytes(vector)).decode("ascii")])
+
+
+def _digest(text: str) -> str:
+    return blake2b(text.encode("utf-8", "replace"), digest_size=16).hexdigest()
+
+
+def _name(parts: Parts) -> str:
+    """Name of these vectors among the results of a job, each embedder's apart."""
+    return f"looked:{Space(parts.embedder.model, parts.embedder.dimension).key}"
 
 
 def said_in(messages: Sequence[Message]) -> str:

@@ -50,9 +50,8 @@ def prepare(parts: Parts, batch: Batch) -> Prepared:
     away = False
     for job in batch.jobs:
         if job.id in made.values:
-            batch.keep()
             hashes = [content_hash(fact["text"]) for fact in facts[job.id]]
-            values[job.id] = _Prepared(hashes, None if away else _near(parts, job, hashes, made.values[job.id]["facts"]))
+            values[job.id] = _Prepared(hashes, None if away else _near(parts, batch, job, hashes, made.values[job.id]["facts"]))
             away = values[job.id].near is None  # it is not asked again for each turn of the batch
     return Prepared(values, made.failures)
 
@@ -77,8 +76,10 @@ def commit(tx: Connection, parts: Parts, jobs: Sequence[Job], prepared: Prepared
     store_results(tx, NEAR_ONES, {job.id: near for job in jobs if (near := prepared.values[job.id].near)}, now=now)
 
 
-def _near(parts: Parts, job: Job, hashes: Sequence[str], made: Sequence[Mapping[str, Any]]) -> dict[str, list[list[Any]]] | None:
+def _near(
+    parts: Parts, batch: Batch, job: Job, hashes: Sequence[str], made: Sequence[Mapping[str, Any]]
+) -> dict[str, list[list[Any]]] | None:
     try:
-        return near_duplicates(parts, job, hashes, made)
+        return near_duplicates(parts, job, hashes, made, batch.keep)
     except ServiceUnavailable:
         return None  # counted at the commit: the turn goes on, since nothing is decided by it

@@ -46,13 +46,16 @@ def prepare(parts: Parts, batch: Batch) -> Prepared:
     missing = list(dict.fromkeys(text for job in wanted for text in needed[job.id] if text not in there[job.id]))
     with paid_call(parts, "embed", wanted if missing else (), paid=parts.embedder.paid) as paid:
         made = embed_texts(parts.embedder, missing, batch.keep)
+    if parts.embedder.paid:
+        for error in (*made.refused.values(), *((made.stopped,) if made.stopped else ())):
+            error.call = "embed"
     values, failures = dict(stored), {}
     for job in wanted:
         errors = [error for text in needed[job.id] if text not in there[job.id] and (error := made.error_of(text)) is not None]
         if errors:
             # what is refused will be refused again, whatever else is away
             worst = next((error for error in errors if not isinstance(error, ProviderUnavailable)), errors[0])
-            failures[job.id] = failure_of(worst, job, parts.retry, call="embed" if parts.embedder.paid else None)
+            failures[job.id] = failure_of(worst, job, parts.retry)
             continue
         encoded = made.vectors | there[job.id]
         values[job.id] = {
@@ -71,7 +74,7 @@ def prepare(parts: Parts, batch: Batch) -> Prepared:
         with parts.ledger.write() as tx:
             keep_results(tx, _name(parts), new, now=parts.clock.now())
             _keep_parts(tx, parts, parted)
-            paid.settle(tx, lost=lost)
+            paid.settle(tx, lost=lost, failed=failures)
     return Prepared(values, failures)
 
 

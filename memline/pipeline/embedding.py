@@ -17,8 +17,9 @@ from memline.language.usage import embedded
 
 __all__ = ["CHUNK", "Made", "embed_texts", "vector_bytes"]
 
-#: Texts that are embedded between two looks at the lease.
-CHUNK = 256
+#: Texts that are embedded between two looks at the lease, and the characters of them: about what goes into one request, so that of
+#: what a server answered nothing is lost when it fails at the next.
+CHUNK, CHUNK_SIZE = 256, 120_000
 
 #: Refusals one after the other, none taken between them, after which the embedder is taken to refuse everything. Down to one text of a
 #: chunk it is at most 9.
@@ -40,13 +41,13 @@ class Made:
 
 
 def embed_texts(embedder: Embedder, texts: Sequence[str], keep: Callable[[], None]) -> Made:
-    """Embeds distinct *texts*, `CHUNK` at a time; *keep* keeps the lease before each call.
+    """Embeds distinct *texts*, `CHUNK` at a time or `CHUNK_SIZE` characters; *keep* keeps the lease before each call.
 
     A chunk that is refused for what is in it is asked for by halves. Raises nothing of the embedder's: it stands in the answer.
     """
     made = Made()
     refusals = 0
-    waiting = [list(texts[start : start + CHUNK]) for start in range(0, len(texts), CHUNK)]
+    waiting = _chunks(texts)
     while waiting:
         some = waiting.pop(0)
         keep()
@@ -74,6 +75,18 @@ def embed_texts(embedder: Embedder, texts: Sequence[str], keep: Callable[[], Non
                 text: base64.b64encode(vector_bytes(vector)).decode("ascii") for text, vector in zip(some, vectors, strict=True)
             }
     return made
+
+
+def _chunks(texts: Sequence[str]) -> list[list[str]]:
+    chunks: list[list[str]] = []
+    size = 0
+    for text in texts:
+        size += len(text)
+        if not chunks or len(chunks[-1]) == CHUNK or size > CHUNK_SIZE:
+            chunks.append([])
+            size = len(text)
+        chunks[-1].append(text)
+    return chunks
 
 
 def vector_bytes(vector: Any) -> bytes:

@@ -25,7 +25,7 @@ from memline.ledger.jobs import Job
 from memline.ledger.results import FACTS, NOTES, load_replies, store_results
 from memline.ledger.schema import jobs as job_rows
 from memline.pipeline.asking import STAGE, Extraction, extracted
-from memline.pipeline.contexts import WINDOW, embedded_contexts
+from memline.pipeline.contexts import WINDOW, drop_looked, embedded_contexts
 from memline.pipeline.extractors.port import Known
 from memline.pipeline.extractors.procedure import MAX_PROCEDURE, steps_of
 from memline.pipeline.images import described, has_images, keep_descriptions, stored_descriptions
@@ -95,6 +95,7 @@ def commit(tx: Connection, parts: Parts, jobs: Sequence[Job], prepared: Prepared
     count(tx, "assistant_left_out", sum(one.left_out for one in found.values()))
     if parts.extractor.paid:
         drop_units(tx, jobs)
+        drop_looked(tx, parts, jobs)
 
 
 def _notes(found: Extraction) -> dict[str, Any]:
@@ -154,7 +155,7 @@ def _failures(parts: Parts, unit: Sequence[Job], error: ProviderError | Configur
         wait = parts.retry.delay(0) if isinstance(error, ProviderUnavailable) else 0.0
         return {job.id: Failure(f"{APART} ({reason_of(error)})", wait, spends=False, alone=True) for job in unit}
     first, *others = unit
-    own = failure_of(error, first, parts.retry, call="extract" if parts.extractor.paid else None)
+    own = failure_of(error, first, parts.retry)
     return {first.id: own} | {job.id: Failure(BEHIND, 0.0, spends=False) for job in others}
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import datetime
 
 from sqlalchemy.engine import Connection
 
@@ -21,7 +20,7 @@ from memline.ledger.jobs import Job
 from memline.ledger.usage import Used, add_usage, keep_usage_of_jobs
 from memline.pipeline.parts import Parts
 
-__all__ = ["Paid", "embedded_for", "paid_call", "settle_alone", "settle_uses", "tell_metrics"]
+__all__ = ["Paid", "embedded_for", "paid_call", "settle_uses", "tell_metrics"]
 
 
 @dataclass(slots=True)
@@ -35,32 +34,29 @@ class Paid:
     #: Calls of these jobs whose answer had been lost.
     repeated: int = 0
     paid: bool = True
-    #: By kind of call, what others used that are settled with this one; and when they were answered.
-    others: list[tuple[str, Sequence[Use]]] = field(default_factory=list)
-    answered: dict[str, datetime] = field(default_factory=dict)
 
-    def settle(self, tx: Connection, *, lost: Collection[str] = ()) -> None:
+    def settle(self, tx: Connection, *, lost: Collection[str] = (), failed: Collection[str] = ()) -> None:
         """Writes what the call used, to its jobs in equal parts and to the day of their namespaces, and that it has ended.
 
-        To be called last in the transaction. *lost*: ids of jobs whose answer may be lost, so that a next call of theirs is a repetition.
-        Nothing where nothing was noted.
+        To be called last in the transaction. *lost*: ids of jobs whose answer may be lost, so that a next call of theirs is a repetition;
+        *failed*: of those that got no answer, whose earlier outages are remembered. Nothing where nothing was noted.
         """
         if not self.jobs or not self.paid:
             return
         now = self.parts.clock.now()
         ended = [job.id for job in self.jobs if job.id not in lost]
-        drop_calls(tx, self.call, ended, answered=any(use.calls for use in self.uses))
+        answered = [job.id for job in self.jobs if job.id not in failed] if any(use.calls for use in self.uses) else []
+        drop_calls(tx, self.call, ended, answered=answered)
         # those that were noted before are counted already
         count(tx, "repeated_calls", sum(use.repeated for use in self.uses) - self.repeated)
         of_jobs: dict[str, list[Used]] = {job.id: [] for job in self.jobs}
-        for call, uses in ((self.call, self.uses), *self.others):
-            for use in total(uses):
-                for number, job in enumerate(self.jobs):
-                    share = _part(use, number, len(self.jobs))
-                    if share != Use(use.model, 0):
-                        of_jobs[job.id].append(_used(self.parts.prices, job.scope.namespace, call, share))
+        for use in total(self.uses):
+            for number, job in enumerate(self.jobs):
+                share = _part(use, number, len(self.jobs))
+                if share != Use(use.model, 0):
+                    of_jobs[job.id].append(_used(self.parts.prices, job.scope.namespace, self.call, share))
         keep_usage_of_jobs(tx, of_jobs, now=now)
-        add_usage(tx, _summed([used for some in of_jobs.values() for used in some]), now=now, answered=self.answered)
+        add_usage(tx, _summed([used for some in of_jobs.values() for used in some]), now=now)
 
 
 @contextmanager
@@ -71,17 +67,13 @@ def paid_call(
     *,
     model: str | None = None,
     paid: bool = True,
-    also: Sequence[tuple[str, Sequence[Use]]] = (),
 ) -> Iterator[Paid]:
     """The block in which *call* (`metrics.CALL_KINDS`) is made for *jobs*, whose stored answers are settled after it.
 
     *model*: what is counted as one call where the part does not tell what it used; *paid* False: it costs nothing, and nothing is noted.
-    *also*: by kind of call, what was used for these jobs on the way to this call, and is settled with it, whatever becomes of it.
-    No transaction is open inside. Raises what the block raises.
+    No transaction is open inside. Raises what the block raises; a ProviderError then says which call it was, and is settled here.
     """
-    found = Paid(parts, call, jobs, paid=paid, others=list(also), answered={other: parts.clock.now() for other, _ in also})
-    for other, used in also:
-        tell_metrics(parts.prices, other, used)
+    found = Paid(parts, call, jobs, paid=paid)
     if not paid or not jobs:
         yield found
         return
@@ -92,14 +84,14 @@ def paid_call(
         with metered() as uses:
             yield found
     except ProviderError as error:
-        found.uses = list(uses)
+        error.call = call
+        found.uses = [*uses, *_made_again(found, model)]
+        tell_metrics(parts.prices, call, found.uses)
         lost = ids if isinstance(error, ProviderUnavailable) and error.answer_lost else []
         with parts.ledger.write() as tx:
             found.settle(tx, lost=lost)
         raise
-    found.uses = uses or ([] if model is None else [Use(model)])
-    if found.repeated:
-        found.uses = [*found.uses, Use(model or parts.embedder.model, calls=0, repeated=found.repeated)]
+    found.uses = [*(uses or ([] if model is None else [Use(model)])), *_made_again(found, model)]
     tell_metrics(parts.prices, call, found.uses)
 
 
@@ -114,13 +106,6 @@ def embedded_for(parts: Parts, namespace: str, texts: Sequence[str]) -> Vectors:
         with parts.ledger.write() as tx:
             settle_uses(tx, parts, "embed", namespace, uses)
     return vectors
-
-
-def settle_alone(parts: Parts, call: str, jobs: Sequence[Job], uses: Sequence[Use]) -> None:
-    """Writes what a call used that was made for *jobs* and whose answer is not kept, in a transaction of its own."""
-    tell_metrics(parts.prices, call, uses)
-    with parts.ledger.write() as tx:
-        Paid(parts, call, jobs, others=[(call, uses)]).settle(tx)
 
 
 def settle_uses(tx: Connection, parts: Parts, call: str, namespace: str, uses: Sequence[Use]) -> None:
@@ -140,6 +125,11 @@ def tell_metrics(prices: Prices, call: str, uses: Sequence[Use]) -> None:
             metrics.TOKENS.add(number, call=call, model=use.model, kind=kind)
         if cost := prices.nanodollars(use):
             metrics.COST.add(cost / 1e9, call=call, model=use.model)
+
+
+def _made_again(found: Paid, model: str | None) -> list[Use]:
+    """That this call repeats calls whose answers were lost, also where it fails in its turn."""
+    return [Use(model or found.parts.embedder.model, calls=0, repeated=found.repeated)] if found.repeated else []
 
 
 def _part(use: Use, number: int, of: int) -> Use:

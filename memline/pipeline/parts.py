@@ -25,6 +25,9 @@ __all__ = ["Batch", "Failure", "Parts", "Prepared", "RetryPolicy", "Send", "Visi
 #: Sends claimed batches to whoever runs their next stage.
 Send = Callable[[Sequence[Lease]], None]
 
+#: Seconds: the longest that a provider's wish to wait is followed.
+_LONGEST_ASKED = 86_400.0
+
 
 class Vision(Protocol):
     """Describes images (`pipeline.images.ImageReader`)."""
@@ -51,10 +54,12 @@ class RetryPolicy:
     jitter: Callable[[], float] = lambda: 0.0
 
     def delay(self, failures: int, *, retry_after: float | None = None) -> float:
-        """The wait before the next try, after *failures* earlier ones; never shorter than the provider asked for."""
+        """The wait before the next try, after *failures* earlier ones; never shorter than the provider asked for, up to a day."""
+        # a model of the application's own may ask for anything, also for what is no number
+        asked = min(retry_after, _LONGEST_ASKED) if retry_after is not None and retry_after > 0 else 0.0
         # 2.0 ** 1024 is no number
         own = min(self.longest_delay, self.first_delay * 2.0 ** min(failures, 64))
-        return max(retry_after or 0.0, own * (1 + 0.25 * self.jitter()))
+        return max(asked, own * (1 + 0.25 * self.jitter()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,16 +126,16 @@ class Batch:
     hand_on: Callable[[Sequence[Job], Prepared], None]
 
 
-def failure_of(error: MemlineError, job: Job, retry: RetryPolicy, *, call: str | None = None) -> Failure:
-    """What an error of an outside call means for a job. *call*: of which kind it was, where it is one whose answers are settled (`paid`).
+def failure_of(error: MemlineError, job: Job, retry: RetryPolicy) -> Failure:
+    """What an error of an outside call means for a job.
 
     A provider that asks for patience, or is away, is not the job's failure.
     """
     retry_after = error.retry_after if isinstance(error, ProviderUnavailable) else None
     if isinstance(error, ProviderUnavailable) and error.cause in ("limit", "held"):
         return Failure(reason_of(error), retry.delay(0, retry_after=retry_after), spends=False)
-    if isinstance(error, ProviderUnavailable) and error.cause == "outage" and call is not None:
-        return Failure(reason_of(error), retry.delay(0, retry_after=retry_after), spends=False, outage_of=call)
+    if isinstance(error, ProviderUnavailable) and error.cause == "outage" and error.call is not None:
+        return Failure(reason_of(error), retry.delay(0, retry_after=retry_after), spends=False, outage_of=error.call)
     if isinstance(error, (ProviderRefused, ReplyUnreadable)) or job.attempts + 1 >= retry.max_attempts:
         return Failure(reason_of(error), None)
     return Failure(reason_of(error), retry.delay(job.attempts, retry_after=retry_after))

@@ -54,6 +54,9 @@ _MODULES: dict[Stage, _StageModule] = {
 
 _log = logging.getLogger("memline.runner")
 
+#: Times that a lease is renewed while it lasts. Often, since a call may last three quarters of a lease and must end within it.
+_RENEWALS = 12
+
 #: Stages whose commit must not run beside another of the same owner, nor beside a delete.
 _OWNERS_ALONE = (Stage.PERSIST, Stage.LINK, Stage.SAVE)
 
@@ -196,7 +199,7 @@ def _batch(run: _Run, jobs: Sequence[Job], left: dict[str, Job]) -> Batch:
     def keep() -> None:
         nonlocal renewed_at
         now = parts.clock.now()
-        if now - renewed_at < timedelta(seconds=parts.times.lease / 3):
+        if now - renewed_at < timedelta(seconds=parts.times.lease / _RENEWALS):
             return
         with parts.ledger.write() as tx:
             leases.renew(tx, run.lease, now=now, times=parts.times)

@@ -20,7 +20,6 @@ from memline.contracts import failpoints, tracing
 from memline.contracts.errors import ReplyUnreadable
 from memline.contracts.ids import derived_id
 from memline.language.ports import Vectors
-from memline.language.usage import metered
 from memline.ledger.jobs import Job
 from memline.ledger.results import keep_replies, load_replies
 from memline.ledger.schema import stage_results
@@ -86,10 +85,9 @@ def ask_unit(parts: Parts, jobs: Sequence[Job], vectors: Mapping[str, Vectors]) 
     """
     extractor = parts.extractor
     assert isinstance(extractor, UnitExtractor)  # it was planned so
-    with metered() as looked:
-        requests = _requests(parts, jobs, vectors)
+    requests = _requests(parts, jobs, vectors)
     failpoints.hit("extract.before_ask")
-    with paid_call(parts, "extract", jobs, model=extractor.name, paid=extractor.paid, also=[("embed", looked)]) as paid:
+    with paid_call(parts, "extract", jobs, model=extractor.name, paid=extractor.paid) as paid:
         with tracing.span_of(jobs[0].id, "memline ask model", turns=len(jobs)):
             reply = extractor.ask_unit(requests)
         failpoints.hit("extract.after_ask")

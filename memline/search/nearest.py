@@ -59,11 +59,14 @@ def similar_to(
     None is below *at_least*. Raises ServiceUnavailable where the index does not answer: to scan the ledger instead is not worth it here.
     """
     rows, stored = _live_near(ledger, index, scope, vectors, model=model, limit=_DEEPER * k, today=today, scans=False)
-    found: list[list[tuple[MemoryRow, float]]] = []
-    for vector in vectors:
-        near = [(row, _closest(stored.get(row.no), vector[np.newaxis])) for row in rows]
-        found.append(sorted((one for one in near if one[1] >= at_least), key=lambda one: (-one[1], -one[0].no))[:k])
-    return found
+    found: list[list[tuple[MemoryRow, float]]] = [[] for _ in vectors]
+    size = 4 * vectors.shape[1] if len(vectors) else 0
+    there = [row for row in rows if len(stored.get(row.no, b"")) == size]
+    if there:
+        close = vectors @ np.frombuffer(b"".join(stored[row.no] for row in there), np.dtype("<f4")).reshape(len(there), -1).T
+        for number, column in zip(*np.nonzero(close >= at_least), strict=True):
+            found[number].append((there[column], float(close[number, column])))
+    return [sorted(near, key=lambda one: (-one[1], -one[0].no))[:k] for near in found]
 
 
 def _live_near(

@@ -18,6 +18,13 @@ file=$2
 url=${MEMLINE_LEDGER_URL:?is not set: name the ledger, postgresql://user@host/database}
 # SQLAlchemy's URLs may name a driver, which PostgreSQL's own tools do not know
 url=$(printf '%s' "$url" | sed 's|^postgres\(ql\)\{0,1\}+[a-z0-9]*://|postgresql://|')
+case $url in
+postgresql://* | postgres://*) ;;
+*)
+    echo "MEMLINE_LEDGER_URL names no PostgreSQL database. A SQLite ledger: memline backup, memline restore." >&2
+    exit 1
+    ;;
+esac
 
 case $1 in
 backup)

@@ -174,7 +174,7 @@ def _list_in(value: object, *, alone: bool) -> list[object] | None:
     *alone*: a single item, or a list that is empty or holds strings, may be the whole answer; beside words it is a part of the chatter.
     """
     if isinstance(value, dict):
-        lists = [value[key] for key in LISTS if isinstance(value.get(key), list)]
+        lists: list[list[object]] = [value[key] for key in LISTS if isinstance(value.get(key), list)]
         if lists:
             return next((items for items in lists if items), lists[0])
         for key in LISTS:

@@ -17,7 +17,9 @@ from tests.parts import START, accept, make_parts, make_turn
 JOBS = ["a", "b"]
 
 
-def at_the_same_time(ledger: Ledger, first: Callable[[Connection], object], second: Callable[[Connection], object]) -> tuple[object, object]:
+def at_the_same_time(
+    ledger: Ledger, first: Callable[[Connection], object], second: Callable[[Connection], object]
+) -> tuple[object, object]:
     """What both return; *second* begins while the transaction of *first* is open."""
 
     def run() -> object:

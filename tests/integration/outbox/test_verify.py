@@ -43,6 +43,9 @@ DAMAGE: dict[tuple[str, str], tuple[str, ...]] = {
     ("memories", "it links to a memory of another owner"): (f"INSERT INTO memory_links VALUES ({ONE}, {BOBS}, 'relates')",),
     ("memories", "its text is not the one that was hashed"): ("UPDATE memories SET text = 'another' WHERE text = 'one'",),
     ("memories", "its digest is not that of its text"): ("UPDATE memories SET digest = 'x' WHERE text = 'one'",),
+    ("memories", "its span is no place in its message"): (
+        "UPDATE memories SET message = 0, span_start = 0, span_end = 4 WHERE text = 'one'",
+    ),
     ("history", "of a memory that is not in the ledger"): (
         f"INSERT INTO history (memory_id, namespace, version, event, at) VALUES ('nobody', 'default', 1, 'ADD', {NOW})",
     ),
@@ -108,6 +111,7 @@ DAMAGE: dict[tuple[str, str], tuple[str, ...]] = {
     ),
     ("messages", "its job is not in the ledger"): ("UPDATE messages SET job_id = 'nobody' WHERE job_id = 'a'",),
     ("messages", "not at the place of its turn"): ("UPDATE messages SET place = place + 100 WHERE job_id = 'a'",),
+    ("messages", "hidden, and no memory names it"): ("UPDATE messages SET withheld = TRUE WHERE job_id = 'f'",),
     ("messages", "a finished turn was not saved"): ("DELETE FROM messages WHERE job_id = 'c' AND ordinal = 1",),
     ("jobs", "finished in no end state"): ("UPDATE jobs SET state = 'accepted' WHERE id = 'f'",),
     ("jobs", "under a lease that is gone"): ("UPDATE jobs SET lease_id = 'gone' WHERE id = 'a'",),

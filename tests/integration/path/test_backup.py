@@ -13,6 +13,7 @@ import pytest
 
 from memline import Memory
 from memline.contracts.errors import ServiceUnavailable, StaleCursor
+from memline.ledger.backup import put_back, read_backup, take_backup
 from memline.ledger.erase_census import holders_of
 from memline.ledger.session import Ledger
 from memline.outbox.tombstone_file import TombstoneFile
@@ -269,6 +270,9 @@ def test_a_damaged_ledger_is_replaced_and_its_log_with_it(tmp_path: Path) -> Non
 def test_postgres_is_left_to_its_own_tools(tmp_path: Path, postgres_url: str) -> None:
     world = World(tmp_path, {"MEMLINE_LEDGER_URL": postgres_url})
     assert "ops/backup/postgres.sh" in world.program.run("backup", world.file, exit_code=1).stderr
+    given = {**os.environ, "MEMLINE_LEDGER_URL": f"sqlite:///{world.home}/ledger.db"}
+    ran = subprocess.run(["sh", str(SCRIPT), "backup", str(world.file)], env=given, capture_output=True, text=True, check=False)
+    assert ran.returncode == 1 and "memline backup" in ran.stderr
 
 
 def test_an_erasure_does_not_end_while_a_restore_has_left_a_ledger_beside(tmp_path: Path) -> None:
@@ -331,22 +335,6 @@ def test_a_restore_beside_an_old_file_of_tombstones_says_so(tmp_path: Path) -> N
     assert elsewhere.program.json("restore")["tombstones_unfiled"] == 0
 
 
-def test_a_restored_file_holds_no_byte_of_an_erased_text_although_another_process_replayed_first(tmp_path: Path) -> None:
-    world = World(tmp_path, {})
-    with world.memory() as memory:
-        say(memory, f"Cat hides in {SECRET}.", "cat")
-        say(memory, "Ann rows on Mondays.", "ann")
-    world.program.run("backup", world.file)
-    with world.memory() as memory:
-        memory.erase(user_id="cat")
-    path = world.home / "ledger.db"
-    path.write_bytes(world.file.read_bytes())
-    with world.memory() as memory:
-        assert texts(memory, "cat") == set()
-    assert world.program.json("restore")["tombstones_replayed"] == 0
-    assert not [each for each in world.home.glob("ledger.db*") if SECRET.encode() in each.read_bytes()]
-
-
 def test_a_backup_with_an_older_schema_is_put_back_and_the_way_on_is_told(tmp_path: Path) -> None:
     import sqlite3
 
@@ -360,3 +348,23 @@ def test_a_backup_with_an_older_schema_is_put_back_and_the_way_on_is_told(tmp_pa
     told = " ".join(world.program.run("restore", world.file, "--yes", exit_code=1).stderr.split())
     (aside,) = world.home.glob("ledger.db.before-*")
     assert "memline migrate" in told and "without FILE" in told and aside.name in told.replace(" ", "")
+
+
+def test_ctrl_c_leaves_no_half_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(tmp_path, {})
+    with world.memory() as memory:
+        say(memory, "Ann rows on Mondays.", "ann")
+    world.program.run("backup", world.file)
+    found, ledger = read_backup(world.file), world.home / "ledger.db"
+    before = sorted(world.home.iterdir())
+
+    def stopped(*_given: object) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("memline.ledger.backup._connect", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        take_backup(ledger, tmp_path / "backups" / "second")
+    with pytest.raises(KeyboardInterrupt):
+        put_back(found, ledger, aside=tmp_path / "aside")
+    assert [path.name for path in world.file.parent.iterdir()] == [world.file.name]
+    assert sorted(world.home.iterdir()) == before

@@ -103,6 +103,8 @@ def test_a_secret_is_nowhere_and_what_was_said_around_it_is_everywhere(
         assert found is not None
         assert (found["memory"], found["metadata"]) == ("The token is [masked: api key]", {"card": "[masked: card number]"})
         memory.delete(kept[0]["id"], reason=f"it had {KEY}")
+        memory.add("The gate is green.", user_id="bea", infer=False, wait=True)
+        memory.delete_all(user_id="bea", reason=f"asked by {CARD}")
         memory.flush(60)
         # a repeat with other secrets is the same turn, as the fingerprint sees no secret either
         other = memory.add(SAID.replace(PASSWORD, "Lemur-Tapir-88"), **ANN, metadata=metadata, prompt=f"{KEY} is mine", idempotency_key="k")
@@ -113,7 +115,7 @@ def test_a_secret_is_nowhere_and_what_was_said_around_it_is_everywhere(
             for secret in SECRETS:
                 assert holders_of(connection, secret) == []
             assert holders_of(connection, "[masked: password]")
-        assert [counts[name] - before[name] for name in ("masked_card", "masked_private_key")] == [4, 1]
+        assert [counts[name] - before[name] for name in ("masked_api_key", "masked_card", "masked_private_key")] == [4, 5, 1]
     home = Path(stack.variables["MEMLINE_HOME"])
     logs = caplog.text + "".join(line for worker in stack.workers for line in worker.output)
     for secret in SECRETS:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from memline.contracts.index_object import Kind
 from memline.ledger.counters import read_counters
 from memline.ledger.receipts import receipt_state
 from memline.ledger.schema import jobs, memories
 from memline.ledger.session import Ledger
+from memline.pipeline import near
 from memline.pipeline.near import NEAR
 from memline.search.index.port import Nominee
+from tests.integration.pipeline.steps import clock
 from tests.parts import LineExtractor, MemoryIndex, accept, make_parts, make_relay, make_turn, run_all, table
 
 
@@ -27,9 +31,9 @@ def test_a_fact_close_to_a_memory_is_kept_and_says_so(ledger: Ledger) -> None:
     assert seen is not None
     close, same, other = seen.results
     (monday,) = table(ledger, memories, memories.c.job_id == "a")
-    ((near),) = close["near"]
-    assert near["id"] == monday.id
-    assert NEAR <= near["similarity"] < 1
+    (told,) = close["near"]
+    assert told["id"] == monday.id
+    assert NEAR <= told["similarity"] < 1
     assert (same["event"], "near" in same) == ("DUPLICATE", False)
     assert "near" not in other
     assert len(table(ledger, memories, memories.c.state == "live")) == 4
@@ -45,6 +49,26 @@ def test_what_the_index_does_not_show_yet_is_seen_and_another_owner_s_is_not(led
     (mine,) = table(ledger, memories, memories.c.job_id == "a")
     (job,) = table(ledger, jobs, jobs.c.id == "c")
     assert [memory_id for memory_id, _ in job.notes["near"]["0"]] == [mine.id]
+
+
+def test_a_turn_of_many_facts_keeps_its_lease_while_the_index_is_slow(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = make_parts(ledger)
+    accept(parts, make_turn("User has a meeting on Monday", id="a"))
+    run_all(parts)
+    look = near.similar_to
+
+    def slow(*given: Any, **named: Any) -> Any:
+        clock(parts).advance(parts.times.lease / 2)
+        return look(*given, **named)
+
+    monkeypatch.setattr(near, "similar_to", slow)
+    accept(
+        parts, make_turn("\n".join([*(f"User owns book {number}" for number in range(300)), "User has a meeting on Monday at 9"]), id="b")
+    )
+    run_all(parts)
+    (job,) = table(ledger, jobs, jobs.c.id == "b")
+    assert (job.attempts, len(job.outcome)) == (0, 301)
+    assert [memory_id for memory_id, _ in job.notes["near"]["300"]] == [row.id for row in table(ledger, memories, memories.c.job_id == "a")]
 
 
 def test_verbatim_turns_are_kept_as_they_stand(ledger: Ledger) -> None:

@@ -15,6 +15,7 @@ from memline.contracts import failpoints
 from memline.contracts.errors import ProviderRefused, ProviderUnavailable
 from memline.contracts.turn import Message
 from memline.language.ports import ChatReply
+from memline.ledger.cancel import cancel_jobs
 from memline.ledger.claim import ClaimLimits
 from memline.ledger.counters import read_counters
 from memline.ledger.leases import dissolve_expired
@@ -237,6 +238,45 @@ def test_a_unit_whose_worker_died_is_not_bought_again(ledger: Ledger, point: str
     assert live(ledger) == [f"User bought lamp {number}" for number in range(3)]
     assert len(chat.documents) == 1
     assert table(ledger, stage_results, stage_results.c.stage == "extract:unit") == []
+
+
+@pytest.mark.parametrize("dies", [False, True])
+@pytest.mark.parametrize("gone", [0, 1, 2])
+def test_a_turn_that_is_cancelled_before_the_division_leaves_nothing_in_the_replies_of_the_others(
+    ledger: Ledger, gone: int, dies: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Died(BaseException):
+        pass
+
+    def cancel(hit: str) -> None:
+        if hit != "extract.after_store":
+            return
+        with ledger.write() as tx:
+            assert cancel_jobs(tx, [job_of(ledger, f"t{gone}").no], reason="deleted", now=parts.clock.now()) == 1
+        if dies:
+            raise Died
+
+    chat = Chat()
+    parts = parts_with(ledger, chat)
+    for number in range(3):
+        accept(parts, make_turn(f"I bought lamp {number}", id=f"t{number}"))
+    (lease,) = claimed(parts)
+    with monkeypatch.context() as patched:
+        patched.setattr(failpoints, "hit", cancel)
+        if dies:
+            with pytest.raises(Died):
+                stage(parts, lease)
+        else:
+            stage(parts, lease)
+    clock(parts).advance(parts.times.lease + 1)
+    with ledger.write() as tx:
+        dissolve_expired(tx, now=parts.clock.now(), max_attempts=6)
+    run_all(parts)
+    assert live(ledger) == [f"User bought lamp {number}" for number in range(3) if number != gone]
+    assert not any(f"lamp {gone}" in row.body for row in table(ledger, stage_results))
+    # the reply to all went with the turn that it lay under
+    assert len(chat.documents) == (3 if dies and gone == 0 else 1)
+    nothing_is_left_over(ledger)
 
 
 def test_an_extractor_that_takes_one_turn_is_given_one_at_a_time(ledger: Ledger) -> None:

@@ -109,6 +109,7 @@ def test_hits_are_counted_by_kind_and_travel_with_the_turn() -> None:
     assert made.masked == {"api_key": 2, "card": 1}
     assert Turn.from_wire(made.to_wire()).masked == made.masked
     assert "masked" not in json.loads(turn("nothing here").to_wire())
+    assert turn(f"again {CARD}", masked={"card": 2, "password": 1}).masked == {"card": 3, "password": 1}
 
 
 def test_the_same_turn_with_another_secret_is_the_same_turn() -> None:
