@@ -112,7 +112,7 @@ class Settings(BaseSettings):
         8000,
         ge=500,
         le=1_000_000,
-        description="Tokens of new messages (estimated) that a model is asked at once. A longer turn is read in windows; about 6000 go beside.",
+        description="Tokens of new messages (estimated) that a model is asked at once. A longer turn goes in windows; 6000 more go beside.",
     )
     max_attempts: int = Field(6, ge=1, description="Tries before a job is failed.")
     model_timeout: _Seconds = Field(45.0, description="Deadline of a model's call; must be shorter than the lease.")

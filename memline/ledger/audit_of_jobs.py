@@ -26,9 +26,7 @@ _message_rows = sa.select(
 
 _spans = (
     sa.select(memories.c.id)
-    .select_from(
-        memories.outerjoin(messages, sa.and_(messages.c.job_id == memories.c.job_id, messages.c.ordinal == memories.c.message))
-    )
+    .select_from(memories.outerjoin(messages, sa.and_(messages.c.job_id == memories.c.job_id, messages.c.ordinal == memories.c.message)))
     .where(
         sa.or_(memories.c.span_start.is_not(None), memories.c.span_end.is_not(None)),
         sa.or_(

@@ -26,6 +26,14 @@ postgresql://* | postgres://*) ;;
     ;;
 esac
 
+# a password goes by the environment: arguments are there for every user of the machine to read
+if printf '%s' "$url" | grep -q '^[a-z]*://[^/@]*:[^/@]*@'; then
+    encoded=$(printf '%s' "$url" | sed 's|^[a-z]*://[^/:@]*:\([^/@]*\)@.*|\1|')
+    PGPASSWORD=$(printf '%s' "$encoded" | python3 -c 'import sys, urllib.parse; sys.stdout.write(urllib.parse.unquote(sys.stdin.read()))')
+    export PGPASSWORD
+    url=$(printf '%s' "$url" | sed 's|^\([a-z]*://[^/:@]*\):[^/@]*@|\1@|')
+fi
+
 case $1 in
 backup)
     [ ! -e "$file" ] || { echo "$file is there already: a backup overwrites nothing." >&2; exit 1; }

@@ -216,9 +216,12 @@ class Checks:
                 own = (row[1], row[9]) == (job_id, ordinal)
                 assert own == (event == "ADD"), f"G3: {job_id} tells {event} of {memory_id}"
             if stage == "done":
-                saved = world.sql.execute("SELECT text, place FROM messages WHERE job_id = ? ORDER BY ordinal", (job_id,)).fetchall()
+                query = "SELECT text, place, withheld FROM messages WHERE job_id = ? ORDER BY ordinal"
+                saved = world.sql.execute(query, (job_id,)).fetchall()
                 forgotten = job_id in world.forgotten or any(memory_id in world.deleted for memory_id, _ in told)
-                should = [] if forgotten else [(message.text, place) for message in turn.messages]
+                # what another memory of the turn came from is hidden, and goes with the last of them
+                kept = not forgotten or any(row[1] == job_id and row[4] != "deleted" for row in memories.values())
+                should = [(message.text, place, 1 if forgotten else None) for message in turn.messages] if kept else []
                 assert saved == should, f"G5: the messages of {job_id} are not at its place, or still there: {saved}"
         with world.ledger.read() as connection:
             for turn_id in [*world.reference.jobs, *world.reference.repeats]:

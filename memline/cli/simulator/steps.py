@@ -73,9 +73,7 @@ class Step:
             if not isinstance(getattr(self, name), bool):
                 raise InvalidInput(f"A step's {name} must be true or false, not {type(getattr(self, name)).__name__}.")
         self._check_embeddings()
-        if self.headers is not None and not (
-            all(isinstance(part, str) for pair in self.headers.items() for part in pair)
-        ):
+        if self.headers is not None and not (all(isinstance(part, str) for pair in self.headers.items() for part in pair)):
             raise InvalidInput("A step's headers must be an object of strings.")
         if self.retry_after is not None and self.status is None:
             raise InvalidInput("A step's retry_after needs a status, such as 429.")

@@ -49,7 +49,7 @@ def entropy(value: str) -> float:
 
 #: What stands in documents and templates where a secret would: variables, brackets, stars, "your-key-here".
 _STAND_IN = re.compile(
-    r"[$<{\[(%]|\*{2}|•{2}|x{4}|\.{2}|_{3}|-{3}"
+    r"[$<{\[(%\x00]|\*{2}|•{2}|x{4}|\.{2}|_{3}|-{3}"
     r"|your[-_ ]?|my[-_](?:key|token|secret|api|pass)|example|placeholder|changeme(?!\w)|redacted|removed|hidden|insert|replace|todo\b"
     r"|(?:process\.|os\.|import\.meta\.)?env[.\[(]|(?:get)?env\(|vault:|secretsmanager|arn:|https?://|file:|ref\+|op://|null\b|none\b|undefined\b"
     r"|![a-z]+\b|[./~]/|/[a-z]+/|true\b|false\b",

@@ -17,7 +17,7 @@ _LINK = (
     r"(?:(?:for|of|to|on|from|in|we use|i use)\s(?:[\w.@'/-]{1,30}\s){0,4}?[\w.@'/-]{1,30}\s{0,2}|\([^()\n]{1,30}\)\s{0,2})?"
     r"(?::=|=>|==?|->|→|:|：|=|\||(?<=[\"'])\s?,\s?(?=[\"'])|\b(?:is|was|ist|lautet|es|est|é|è|er|är|jest|to|ay)\b|является|это|是|为|為|は|는|은"
     r"|[—–-]\s)\s{0,3}"
-    r"(?:now |still |currently |called )?(?:str\s{0,2}=\s{0,2}|string\s{0,2}=\s{0,2})?[bfr]?[\"'`“”‘’«「]{0,3}"
+    r"(?:now |still |currently |called )?(?:str\s{0,2}=\s{0,2}|string\s{0,2}=\s{0,2})?(?:[bfr](?=[\"'`]))?[\"'`“”‘’«「]{0,3}"
 )
 _VALUE = r"([A-Za-z0-9_\-+/~.%$<{*]{6,512}={0,2})"
 _NAMED = re.compile(_LINK + _VALUE)
@@ -124,11 +124,13 @@ def find_near_keys(text: str, low: str) -> Iterator[Found]:
     """Long random words close to where keys and tokens are spoken of, whatever stands between."""
     done = 0
     for at in sorted(place for word in _NEAR if word in low for place in places(low, word)):
-        for match in _LONG.finditer(text, max(done, at - 120), at + 120):
+        for match in _LONG.finditer(text, max(done, at - 120), at + 640):
+            if match.start() > at + 120:
+                break
             done = match.end()
             if _is_random(match.group(), low[max(0, match.start() - 40) : match.start()]):
                 yield Found(*match.span(), Kind.API_KEY)
-        done = max(done, at - 120)
+        done = max(done, at + 121)  # what begins before it was looked at
 
 
 def _is_random(value: str, before: str) -> bool:

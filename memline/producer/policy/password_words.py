@@ -20,7 +20,8 @@ HINTS = tuple({name[:4] for name, _ in NAMES})
 ABOUT = frozenset(
     """a an the my your our their his her its this that these those it they you we i not no never always too very so really quite only also
     still now again already being been set reset changed updated sent stored saved kept hashed encrypted salted protected hidden shown
-    masked visible memorable readable unpredictable required needed mandatory optional missing empty blank null none unknown invalid valid wrong incorrect correct right
+    masked visible required needed mandatory optional missing empty blank null none unknown invalid valid wrong incorrect correct right
+    memorable readable unpredictable
     weak strong stronger safe secure insecure secret simple complex easy hard difficult long short good bad bad. better best same different
     similar unique new old current temporary permanent expired expiring case sensitive case-sensitive written what which who where when why
     how in on at by for from with without under inside near there here about as if or and but because since until after before something

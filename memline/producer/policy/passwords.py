@@ -69,7 +69,9 @@ _PAIR = re.compile(
 
 
 #: What stands before "/" and is no user: addresses, words, and sites, after which the user's own name comes.
-_NO_USERS = frozenset("http https or and github gitlab bitbucket twitter x instagram facebook telegram reddit linkedin tiktok wechat".split())
+_NO_USERS = frozenset(
+    "http https or and github gitlab bitbucket twitter x instagram facebook telegram reddit linkedin tiktok wechat".split()
+)
 
 _COMMANDS = (
     ("-u", _CURL),
@@ -111,8 +113,8 @@ def _after_name(text: str, low: str, name: str, alone: bool) -> Iterator[Found]:
         found = None if match is None else _value(text, match.end(), name, clear=match["clear"] is not None, table=match["clear"] == "|")
         if found is None and (match := _BARE.match(text, end)) is not None:
             found = _chosen(_value(text, match.end(), name, clear=True), text, name)
-        if found is None:
-            found = _before(text, at)
+        if (before := _before(text, at)) is not None:  # what follows may speak of another
+            yield before
         if found is not None:
             done = found.end
             yield found

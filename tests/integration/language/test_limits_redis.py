@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import socket
 from concurrent.futures import ThreadPoolExecutor
 
 import redis
@@ -56,6 +57,42 @@ def test_tokens_count_and_are_corrected(redis_url: str) -> None:
     limiter.correct("s", rates, -4990)
     assert limiter.reserve("s", rates, 10, patience=0).reserved
     limiter.close()
+
+
+def test_calls_that_wait_for_nobody_put_off_the_others_by_a_minute_at_most(redis_url: str) -> None:
+    limiter = RedisLimiter(redis_url, "test", "one")
+    rates = Rates(requests=30, tokens=1000)
+    assert all(limiter.reserve("s", rates, 100, patience=0, first=True).reserved for _ in range(200))
+    assert 50 < limiter.reserve("s", rates, 1, patience=0).wait <= 60
+    limiter.close()
+
+
+def test_a_clock_that_is_set_back_holds_nobody_back_longer(redis_url: str) -> None:
+    limiter = RedisLimiter(redis_url, "test", "one")
+    limiter.hold("s", 20)
+    with redis.Redis.from_url(redis_url, decode_responses=True) as client:
+        written = {name: float(value) for name, value in client.hgetall("test:limit:s").items()}
+        client.hset("test:limit:s", mapping={name: value + 3_600_000 for name, value in written.items()})  # by a clock an hour ahead
+    assert 15 < limiter.reserve("s", RATES, 1, patience=0).wait <= 20
+    limiter.close()
+
+
+def test_a_redis_that_says_nothing_is_asked_once() -> None:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen(8)
+        limiter = RedisLimiter(f"redis://127.0.0.1:{silent.getsockname()[1]}/0", "test", "one")
+        assert limiter.reserve("s", RATES, 1, patience=0).reserved
+        silent.settimeout(0.2)
+        connections = 0
+        while True:
+            try:
+                silent.accept()[0].close()
+            except TimeoutError:
+                break
+            connections += 1
+    limiter.close()
+    assert connections == 1
 
 
 def test_every_key_has_a_time_to_live_and_holds_no_text(redis_url: str) -> None:

@@ -368,3 +368,24 @@ def test_ctrl_c_leaves_no_half_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         put_back(found, ledger, aside=tmp_path / "aside")
     assert [path.name for path in world.file.parent.iterdir()] == [world.file.name]
     assert sorted(world.home.iterdir()) == before
+
+
+def test_the_password_of_a_postgres_ledger_is_in_no_argument_that_others_can_read(tmp_path: Path) -> None:
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    tool = tools / "pg_dump"
+    tool.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" >"{tmp_path}/arguments"\nprintf %s "$PGPASSWORD" >"{tmp_path}/password"\nexit 1\n')
+    tool.chmod(0o755)
+    environment = {
+        **os.environ,
+        "PATH": f"{tools}{os.pathsep}{os.environ['PATH']}",
+        "MEMLINE_LEDGER_URL": "postgresql+psycopg://ann:p%40ss:w%2Ford@127.0.0.1:5432/db",
+    }
+    ran = subprocess.run(
+        ["sh", str(SCRIPT), "backup", str(tmp_path / "file")], env=environment, capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 1
+    arguments = (tmp_path / "arguments").read_text()
+    assert "postgresql://ann@127.0.0.1:5432/db" in arguments.splitlines()
+    assert (tmp_path / "password").read_text() == "p@ss:w/ord"
+    assert "p%40ss" not in arguments + ran.stdout + ran.stderr

@@ -165,22 +165,23 @@ def test_a_vision_model_that_is_away_spends_nothing_while_the_extractor_answers(
     assert "pets" in live(ledger)
 
 
-def test_a_text_that_fails_its_embedder_ends_also_where_a_part_of_each_call_is_answered(
-    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_outage_is_remembered_where_others_of_its_call_are_answered(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("memline.pipeline.embedding.CHUNK", 1)
+    down = [True]
 
     def fail(texts: Sequence[str]) -> None:
-        if any("poison" in text for text in texts):
+        if down[0] or "poison" in texts:
             raise away()
 
     parts = make_parts(ledger, embedder=TrigramEmbedder(paid=True, fail=fail), retry=RETRY, limits=ClaimLimits(in_flight=1))
-    accept(parts, make_turn("poison", id="a"))
+    # a batch goes lane by lane in the order of their keys: what is sent before the poison is answered
+    first, *_, last = sorted((f"user-{number}" for number in range(50)), key=lambda user: Scope.of("default", user).lane)
+    accept(parts, make_turn("poison", id="a", user=last), make_turn("fine", id="b", user=first))
     run_all(parts)
-    for number in range(6):
-        accept(parts, make_turn(f"fine {number}", user=f"user-{number}"))
-        run_later(parts)
-    assert state(ledger, "a")[0] == "failed" and len(live(ledger)) == 6
+    down[0] = False
+    run_later(parts)
+    assert live(ledger) == ["fine"]
+    assert state(ledger, "a") == ("accepted", "embed", 0, True)  # others were answered since: it is tried alone
 
 
 # --- who pays -----------------------------------------------------------------------------------------------------------------------
@@ -227,3 +228,19 @@ def test_what_the_jobs_cost_is_what_their_namespaces_cost(ledger: Ledger, seed: 
     assert {row["call"] for row in rows} == {"extract", "embed", "vision"} and sum(row["nanodollars"] for row in rows) > 0
     assert sum(row["repeated"] for row in rows) == counted > 0
     assert all(row["tokens_cached"] <= row["tokens_in"] for row in rows)
+
+
+# --- leases -------------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_call_that_lasts_three_quarters_of_a_lease_ends_within_it_whenever_it_begins(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("memline.pipeline.embedding.CHUNK", 1)
+    lasts = iter([19.0, 45.0, 4.0, 45.0])
+    parts = make_parts(ledger, retry=RETRY)
+    embedder = TrigramEmbedder(paid=True, fail=lambda texts: clock(parts).advance(next(lasts, 0.0)))
+    parts = make_parts(ledger, retry=RETRY, embedder=embedder, clock=parts.clock)
+    accept(parts, make_turn("one\ntwo\nthree\nfour", id="a"))
+    run_all(parts)
+    assert live(ledger) == ["one", "two", "three", "four"] and state(ledger, "a")[2] == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 
 import pytest
@@ -10,6 +11,7 @@ from memline.contracts.errors import ProviderRefused, ProviderUnavailable
 from memline.language.breaker import Breaker, BreakerTimes
 from memline.language.calls import Calls, CallTimes, Link
 from memline.language.limits import LocalLimiter, Rates
+from memline.language.usage import metered
 
 
 class Time:
@@ -107,6 +109,62 @@ def test_answers_that_were_lost_are_counted() -> None:
     assert caught.value.answer_lost
 
 
+@pytest.mark.parametrize(
+    ("steps", "repeated"),
+    [
+        (("lost", "lost", "lost"), 2),  # the last one is repeated by whoever calls again
+        (("lost", "away", "away"), 0),
+        (("lost", "lost", "away"), 1),
+        (("away", "away", "away"), 0),
+        (("lost", "refused"), 1),
+        (("lost", "lost", "held"), 1),
+    ],
+)
+def test_what_was_repeated_within_a_call_that_fails_is_told(steps: tuple[str, ...], repeated: int) -> None:
+    time = Time()
+    link = link_of(time, tries=3, uniform=0.0)
+    left = list(steps)
+
+    def once(seconds: float) -> str:
+        step = left.pop(0)
+        if step == "refused":
+            raise ProviderRefused("no")
+        if left == ["held"]:
+            link.calls.limiter.hold(link.key, 60)
+        raise ProviderUnavailable(step, answer_lost=step == "lost")
+
+    with metered() as uses, pytest.raises((ProviderUnavailable, ProviderRefused)) as caught:
+        link.make(once, tokens=1, deadline=link.deadline())
+    assert sum(use.repeated for use in uses) == repeated and not any(use.calls for use in uses)
+    assert getattr(caught.value, "answer_lost", False) is ("lost" in steps and steps[-1] != "refused")
+
+
+def test_no_try_begins_that_could_hardly_be_answered() -> None:
+    time = Time()
+    tries: list[float] = []
+
+    def slow(seconds: float) -> str:
+        tries.append(seconds)
+        time.now += 9.5
+        raise ProviderUnavailable("500 after a while")
+
+    link = link_of(time, budget=10, failures=99, uniform=0.0)
+    with pytest.raises(ProviderUnavailable, match="after a while"):
+        link.make(slow, tokens=1, deadline=link.deadline())
+    assert tries == [10]
+
+
+def test_a_limit_is_waited_for_only_while_the_call_can_still_be_made() -> None:
+    time = Time()
+    link = link_of(time, budget=10, patience=10)
+    link.calls.limiter.hold(link.key, 9.5)
+    with pytest.raises(ProviderUnavailable) as caught:
+        made(link, "never")
+    assert caught.value.cause == "held" and time.slept == []
+    time.now += 1
+    assert made(link, "yes") == ("yes", 0) and time.slept == [8.5]
+
+
 def test_a_server_that_asks_for_patience_is_waited_for_by_everybody() -> None:
     time = Time()
     link = link_of(time, uniform=0.0)
@@ -183,6 +241,39 @@ def test_a_probe_that_never_ends_lets_another_one_through() -> None:
     assert breaker.enter("s") == 0 and breaker.enter("s") > 0
     time.now += 61
     assert breaker.enter("s") == 0
+
+
+def test_a_call_that_was_let_through_before_lets_nobody_else_try() -> None:
+    time = Time()
+    breaker = Breaker(BreakerTimes(failures=1, first=5), time.clock)
+    assert breaker.enter("s") == 0  # a call begins, and is not made after all, much later
+    breaker.failed("s")
+    time.now += 6
+    other = threading.Thread(target=lambda: breaker.enter("s"))
+    other.start()
+    other.join()
+    breaker.left("s")
+    assert breaker.enter("s") > 0  # the other one still tries
+
+
+def test_of_many_threads_one_tries() -> None:
+    time = Time()
+    breaker = Breaker(BreakerTimes(failures=1, first=5), time.clock)
+    breaker.failed("s")
+    time.now += 6
+    let: list[float] = []
+    begin = threading.Barrier(16)
+
+    def enter() -> None:
+        begin.wait()
+        let.append(breaker.enter("s"))
+
+    threads = [threading.Thread(target=enter) for _ in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert let.count(0.0) == 1
 
 
 def test_the_breaker_of_one_server_is_not_that_of_another() -> None:

@@ -69,6 +69,25 @@ def test_a_call_that_used_less_than_it_reserved_gives_the_rest_back() -> None:
     assert limiter.reserve("s", rates, 1, patience=0).wait < held
 
 
+def test_a_call_of_more_tokens_than_a_minute_has_goes_and_the_others_wait_for_it() -> None:
+    clock = Clock()
+    limiter = LocalLimiter(clock)
+    assert limiter.reserve("s", Rates(tokens=100), 250, patience=0).reserved
+    wait = limiter.reserve("s", Rates(tokens=100), 1, patience=0).wait
+    assert 120 < wait < 180
+
+
+@given(st.integers(1, 500), st.integers(1, 600))
+def test_calls_that_wait_for_nobody_put_off_the_others_by_a_minute_at_most(calls: int, limit: int) -> None:
+    clock = Clock()
+    limiter = LocalLimiter(clock)
+    rates = Rates(requests=limit, tokens=1000)
+    assert all(limiter.reserve("s", rates, 100, patience=0, first=True).reserved for _ in range(calls))
+    assert limiter.reserve("s", rates, 1, patience=0).wait <= 60 + 1e-6
+    clock.now += 60.001
+    assert limiter.reserve("s", rates, 1, patience=0).reserved
+
+
 def test_servers_are_apart() -> None:
     limiter = LocalLimiter(Clock())
     limiter.hold("a", 30)

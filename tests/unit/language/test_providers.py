@@ -89,6 +89,11 @@ def test_a_page_instead_of_an_answer_is_refused() -> None:
         ({"retry-after": "-3"}, None),
         ({"retry-after": "nan"}, None),
         ({"retry-after": "soon"}, None),
+        ({"retry-after": "7200"}, 3600),
+        ({"retry-after": "1e300"}, 3600),
+        ({"retry-after-ms": "1e300"}, 3600),
+        ({"retry-after": "Fri, 31 Dec 9999 23:59:59 GMT", "date": "Fri, 01 May 2026 10:00:00 GMT"}, 3600),
+        ({"retry-after": "Fri, 01 May 2026 09:00:00 GMT", "date": "Fri, 01 May 2026 10:00:00 GMT"}, 0),
     ],
 )
 def test_the_wait_is_read_in_every_form(headers: dict[str, str], seconds: float | None) -> None:

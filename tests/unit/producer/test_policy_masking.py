@@ -28,6 +28,24 @@ def test_a_masked_sentence_can_still_be_read() -> None:
     assert screened(said) == "My password is [masked: password], my key [masked: api key] and my card [masked: card number] are for Kim."
 
 
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (
+            "I use dragon99! as my password\nI changed my password to N3wStart!",
+            "I use [masked: password] as my password\nI changed my password to [masked: password]",
+        ),
+        ("the key: b89e5c89b6ef13e83cafad15b9bc592dX9y8Z7", "the key: [masked: api key]"),
+        (
+            f"the token of the gate, which we keep for Kim and Lee: see {url64('m7', 100)}!",
+            "the token of the gate, which we keep for Kim and Lee: see [masked: api key]!",
+        ),
+    ],
+)
+def test_a_secret_goes_from_its_first_character_to_its_last(said: str, told: str) -> None:
+    assert screened(said, Kind.PASSWORD, Kind.API_KEY) == told
+
+
 def test_an_address_keeps_everything_but_its_password() -> None:
     assert screened("postgresql://app:s3cret@db.example.com:5432/shop?sslmode=require", Kind.PASSWORD) == (
         "postgresql://app:[masked: password]@db.example.com:5432/shop?sslmode=require"
@@ -82,7 +100,7 @@ def test_an_iban_needs_its_check_digits_and_length() -> None:
 
 @given(st.lists(st.sampled_from([text.format(secret) for _, text, secret in SECRETS]), min_size=1, max_size=4), st.text(max_size=30))
 def test_masking_twice_is_masking_once(said: list[str], between: str) -> None:
-    once = screened(between.join(said))
+    once = screened(f"\n{between}\n".join(said))
     assert screened(once) == once
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -77,12 +78,12 @@ def test_a_text_without_wrapping_is_looked_at_once() -> None:
     assert unwrapped("I live in Porto. 100% sure * 2 & \\ more") is None
 
 
-@given(st.text(alphabet="ab\\nt\"u0041%26*&quot; ;\u200b", max_size=60))
+@given(st.text(alphabet='ab\\nt"u0041%26*&quot; ;\u200b', max_size=60))
 def test_every_place_leads_back_to_where_it_stood(text: str) -> None:
     found = unwrapped(text)
     if found is None:
         return
     spans = [found.span(at, at + 1) for at in range(len(found.text))]
     assert all(0 <= start < end <= len(text) for start, end in spans)
-    assert all(before[1] <= after[0] for before, after in zip(spans, spans[1:], strict=False))
+    assert all(before[1] <= after[0] for before, after in pairwise(spans))
     assert all(text[start:end] == character for character, (start, end) in zip(found.text, spans, strict=True) if end - start == 1)
