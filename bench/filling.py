@@ -18,8 +18,8 @@ from memline.contracts.fact import Analysis
 from memline.contracts.ids import derived_id
 from memline.contracts.index_object import IndexObject, ObjectKey
 from memline.contracts.scope import Scope
-from memline.ledger.accept import ensure_lanes
 from memline.ledger.schema import entities, entity_links, entity_names, lanes, memories, owners, postings, vectors
+from memline.ledger.seats import ensure_lanes
 from memline.ledger.session import Ledger
 from memline.search.index.port import Index, Write
 

@@ -19,10 +19,10 @@ from memline.contracts.ids import derived_id, digest_of
 from memline.contracts.portable import PortableMemory
 from memline.contracts.receipt import Event, Status
 from memline.contracts.scope import Scope
-from memline.ledger.accept import ensure_lanes
 from memline.ledger.jobs import Stage
 from memline.ledger.locks import epoch_sums
 from memline.ledger.schema import jobs, lanes, memories
+from memline.ledger.seats import ensure_lanes
 
 __all__ = ["IMPORTED", "Seats"]
 

@@ -7,8 +7,8 @@ import logging
 from memline.contracts import incidents
 from memline.contracts.about import told
 from memline.contracts.incidents import FailedJob
-from memline.ledger.accept import release_held
 from memline.ledger.leases import dissolve_expired, send_again
+from memline.ledger.seats import release_held
 from memline.pipeline.parts import Parts, Send
 from memline.pipeline.runner import claim_and_send
 

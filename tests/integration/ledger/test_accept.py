@@ -14,10 +14,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from memline.contracts.turn import Turn
-from memline.ledger.accept import Outcome, accept_turns, release_held
+from memline.ledger.accept import Outcome, accept_turns
 from memline.ledger.counters import read_counters
 from memline.ledger.receipts import note_lost, receipt_state
 from memline.ledger.schema import idempotency_keys, jobs, lane_numbers, lane_producers, lanes, owners, repeats
+from memline.ledger.seats import release_held
 from memline.ledger.session import Ledger
 from tests.parts import START, job_of, make_turn, table
 

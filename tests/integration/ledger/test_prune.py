@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from memline.contracts.errors import JobFailed, ProviderRefused
-from memline.ledger.accept import Outcome, release_held
+from memline.ledger.accept import Outcome
 from memline.ledger.audit import CHECKS, violations
 from memline.ledger.counters import read_counters
 from memline.ledger.jobs import retry_job
@@ -29,6 +29,7 @@ from memline.ledger.schema import (
     repeats,
     stage_results,
 )
+from memline.ledger.seats import release_held
 from memline.ledger.session import Ledger
 from memline.pipeline.parts import Parts
 from memline.workers.pruner import Pruner
