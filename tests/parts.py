@@ -25,7 +25,7 @@ from memline.contracts.turn import Message, Turn
 from memline.language.ports import Vectors
 from memline.ledger.accept import Accepted, accept_turns
 from memline.ledger.leases import Lease
-from memline.ledger.schema import jobs
+from memline.ledger.schema import jobs, memories
 from memline.ledger.session import Ledger
 from memline.outbox.relay import Relay, RelayLimits
 from memline.pipeline.extractors.port import Request
@@ -49,6 +49,7 @@ __all__ = [
     "make_turn",
     "run_all",
     "table",
+    "tell",
 ]
 
 START = datetime(2026, 3, 1, 9, tzinfo=UTC)
@@ -349,6 +350,14 @@ def run_all(parts: Parts, *, rounds: int = 1000) -> None:
         while waiting:
             run_through(parts, waiting.pop(0), worker="test", send=waiting.extend, stopped=lambda: False)
     raise AssertionError(f"after {rounds} rounds something is still ready")
+
+
+def tell(parts: Parts, *texts: str, **options: Any) -> list[str]:
+    """Runs one turn to its end; the ids of the memories that it made."""
+    turn = make_turn(texts, **options)
+    accept(parts, turn)
+    run_all(parts)
+    return [row.id for row in table(parts.ledger, memories, memories.c.job_id == turn.id)]
 
 
 def job_of(ledger: Ledger, job_id: str) -> Any:

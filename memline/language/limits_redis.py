@@ -124,7 +124,9 @@ class RedisLimiter:
         keys = [f"{self._prefix}:limit:{server}", f"{self._prefix}:limit-processes"]
         try:
             script = self._client.get()[1]
-            reserved, wait, self._processes = script(keys=keys, args=[verb, f"{self._process}-{os.getpid()}", amount, *numbers, int(first), DEBT * 1000])
+            reserved, wait, self._processes = script(
+                keys=keys, args=[verb, f"{self._process}-{os.getpid()}", amount, *numbers, int(first), DEBT * 1000]
+            )
         except redis.RedisError as error:
             self._away_until = self._clock() + _LEFT_ALONE
             metrics.LIMIT_FALLBACKS.add()
@@ -138,9 +140,5 @@ class RedisLimiter:
 def _connect(url: str) -> tuple[redis.Redis, Any]:
     import redis
 
-    from redis.backoff import NoBackoff
-    from redis.retry import Retry
-
-    # it is asked once: a search waits for it
-    client = redis.Redis.from_url(url, socket_timeout=_TIMEOUT, socket_connect_timeout=_TIMEOUT, retry=Retry(NoBackoff(), 0))
+    client = redis.Redis.from_url(url, socket_timeout=_TIMEOUT, socket_connect_timeout=_TIMEOUT)
     return client, client.register_script(_SCRIPT)

@@ -46,7 +46,7 @@ def begin_calls(tx: Connection, call: str, job_ids: Sequence[str], *, now: datet
 
 
 def drop_calls(tx: Connection, call: str, job_ids: Sequence[str], *, answered: Sequence[str] = ()) -> None:
-    """The calls have ended without an answer that could be lost. *answered*: jobs whose answers are stored, and earlier outages forgotten."""
+    """The calls have ended without an answer that could be lost. *answered*: jobs whose answers are stored, their outages forgotten."""
     if set(answered) == set(job_ids):
         _drop(tx, [_UNDER_WAY + call, _OUTAGE + call], job_ids)
         return

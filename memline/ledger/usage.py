@@ -49,10 +49,8 @@ class Used:
 def add_usage(tx: Connection, found: Sequence[Used], *, now: datetime) -> None:
     """Adds to the rows of the day of *now*. To be called last in a transaction: many write the same rows."""
     ordered = sorted(found, key=lambda each: (each.namespace, each.call, each.model))
-    rows = []
-    for used in ordered:
-        # a row that only counts repetitions tells of no answer
-        rows.append({"day": now.date(), "last_at": now if used.calls else _NEVER, **_columns(used)})
+    # a row that only counts repetitions tells of no answer
+    rows = [{"day": now.date(), "last_at": now if used.calls else _NEVER, **_columns(used)} for used in ordered]
     if rows:
         tx.execute(_adding(tx.dialect.name), rows)
 

@@ -25,9 +25,9 @@ from memline.ledger.jobs import Job
 from memline.ledger.messages import window_before
 from memline.ledger.results import keep_replies, load_replies
 from memline.ledger.schema import stage_results
+from memline.pipeline.embedding import vector_bytes
 from memline.pipeline.extractors.pasted import without_pasted
 from memline.pipeline.extractors.port import Known, Request
-from memline.pipeline.embedding import vector_bytes
 from memline.pipeline.paid import paid_call
 from memline.pipeline.parts import Batch, Parts
 from memline.search.index.port import Space

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import date, datetime
+from datetime import date
 
 import numpy as np
 import sqlalchemy as sa
@@ -13,15 +13,13 @@ from sqlalchemy.engine import Connection
 from memline.contracts.errors import ServiceUnavailable
 from memline.contracts.filters import ScopeIds
 from memline.contracts.scope import Scope
-from memline.language.ports import Embedder
-from memline.language.usage import embedded
 from memline.ledger.memories import MemoryRow, load_memories, load_vectors
 from memline.ledger.schema import memories, outbox, owners
 from memline.ledger.session import Ledger
 from memline.search.index.port import Index
 from memline.search.nominate import scan_vectors
 
-__all__ = ["nearest_live", "nearest_to", "similar_to"]
+__all__ = ["nearest_to", "similar_to"]
 
 #: How many times *k* the index is asked for: some of what it has is no longer live, or another owner's.
 _DEEPER = 4
@@ -29,22 +27,13 @@ _DEEPER = 4
 _MOST_PENDING = 200
 
 
-def nearest_live(
-    ledger: Ledger, index: Index, embedder: Embedder, scope: Scope, text: str, *, k: int = 10, now: datetime
-) -> list[MemoryRow]:
-    """The *k* live memories of *scope*'s owner that are nearest to *text*, nearest first.
-
-    Those that the scope's lane committed and the index does not show yet are among them. Raises what the embedder raises.
-    """
-    if not text.strip() or k <= 0:
-        return []
-    return nearest_to(ledger, index, scope, embedded(embedder, [text]), model=embedder.model, k=k, today=now.date())
-
-
 def nearest_to(
     ledger: Ledger, index: Index, scope: Scope, vectors: NDArray[np.float32], *, model: str, k: int = 10, today: date
 ) -> list[MemoryRow]:
-    """The same for vectors (number of texts, dimension) of *model*: a memory counts by the one that is nearest to it."""
+    """The *k* live memories of *scope*'s owner that are nearest to any of *vectors* (number of texts, dimension) of *model*, nearest first.
+
+    Those that the scope's lane committed and the index does not show yet are among them.
+    """
     rows, stored = _live_near(ledger, index, scope, vectors, model=model, limit=_DEEPER * k, today=today)
     # The ledger's own vectors decide: an index that lags may know an older text of a memory.
     value = {row.no: _closest(stored.get(row.no), vectors) for row in rows}

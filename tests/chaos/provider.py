@@ -114,8 +114,8 @@ class ProviderRun(Run):
         problems = self.outcome.problems
         lost = self._calls[CHAT] - recorded["extract"]
         vectors_lost = self._calls[EMBEDDINGS] - recorded["embed"]
-        if lost > counters["repeated_calls"]:
-            problems.append(f"{lost} answers were lost, {counters['repeated_calls']} repeated calls are counted")
+        if lost + vectors_lost > counters["repeated_calls"]:
+            problems.append(f"{lost} replies and {vectors_lost} vectors were lost, {counters['repeated_calls']} repeated calls are counted")
         if min(lost, vectors_lost) < 0:
             problems.append(f"{lost}, {vectors_lost}: more calls are recorded than were answered")
         if self.case.fault in ("provider 500", "429 storm", "garbage replies") and (lost or vectors_lost):

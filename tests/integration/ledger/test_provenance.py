@@ -22,7 +22,7 @@ from memline.pipeline.extractors.rules import RuleExtractor
 from memline.pipeline.parts import Parts
 from memline.pipeline.runner import run_through
 from tests.integration.pipeline.steps import claimed, up_to
-from tests.parts import START, accept, make_parts, make_relay, make_turn, run_all, table
+from tests.parts import START, accept, make_parts, make_relay, make_turn, table, tell
 
 BOTH = "My passport number is X123. My dog is called Rex."
 
@@ -31,13 +31,6 @@ BOTH = "My passport number is X123. My dog is called Rex."
 def parts(ledger: Ledger) -> Parts:
     """With an extractor that names the message and the span of each fact."""
     return make_parts(ledger, extractor=RuleExtractor())
-
-
-def tell(parts: Parts, *texts: str, **options: Any) -> list[str]:
-    turn = make_turn(texts, **options)
-    accept(parts, turn)
-    run_all(parts)
-    return [row.id for row in table(parts.ledger, memories, memories.c.job_id == turn.id)]
 
 
 def why(parts: Parts, memory_id: str, namespace: str = "default", within: ScopeIds | None = None) -> Provenance | None:

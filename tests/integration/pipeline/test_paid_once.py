@@ -157,8 +157,10 @@ def test_a_vision_model_that_is_away_spends_nothing_while_the_extractor_answers(
     parts = make_parts(ledger, extractor=ScriptedExtractor(), vision=ImageReader(vision), retry=RETRY)
     accept(parts, Turn("a", Scope.of("default", "ann", None, None), (Message("user", "pets", images=(DOG,)),), START))
     for number in range(8):
-        accept(parts, make_turn(f"fine {number}", user=f"user-{number}"))
         run_later(parts)
+        clock(parts).advance(0.5)  # it is not due yet
+        accept(parts, make_turn(f"fine {number}", user=f"user-{number}"))
+        run_all(parts)
         assert state(ledger, "a")[:3] == ("accepted", "extract", 0)
     down[0] = False
     run_later(parts)

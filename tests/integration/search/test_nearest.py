@@ -10,7 +10,7 @@ import pytest
 from memline.contracts.scope import Scope
 from memline.ledger.retire import delete_memory
 from memline.ledger.session import Ledger
-from memline.search.nearest import nearest_live, nearest_to
+from memline.search.nearest import nearest_to
 from tests.integration.search.world import AwayIndex, World
 
 ANN = Scope("default", user_id="ann")
@@ -23,14 +23,15 @@ def world(ledger: Ledger, tmp_path: Path) -> World:
 
 def near(world: World, text: str, scope: Scope = ANN, *, k: int = 10, away: bool = False) -> list[str]:
     index = AwayIndex(world.index) if away else world.index
-    rows = nearest_live(world.ledger, index, world.embedder, scope, text, k=k, now=world.clock.now())  # type: ignore[arg-type]
+    vectors, today = world.embedder.embed([text]), world.clock.now().date()
+    rows = nearest_to(world.ledger, index, scope, vectors, model=world.embedder.model, k=k, today=today)  # type: ignore[arg-type]
     return [row.text for row in rows]
 
 
 def test_the_nearest_come_first_and_no_more_than_were_asked_for(world: World) -> None:
     world.say_all(["User likes tea", "User works at Fabrikam", "User likes green tea"])
     assert near(world, "User likes tea", k=2) == ["User likes tea", "User likes green tea"]
-    assert near(world, "User likes tea", k=0) == near(world, "  ") == []
+    assert near(world, "User likes tea", k=0) == []
 
 
 def test_they_are_the_owners_whatever_the_run_and_nobody_elses(world: World) -> None:

@@ -80,7 +80,7 @@ def test_what_was_purged_is_found_by_nothing(world: World) -> None:
 
 @pytest.mark.parametrize("marked", [False, True])
 def test_an_extraction_is_not_shown_what_has_expired(world: World, marked: bool) -> None:
-    from memline.search.nearest import nearest_live
+    from memline.search.nearest import nearest_to
     from tests.parts import make_turn
 
     world.say("User parks on deck 3", expires_on=START.date())
@@ -88,4 +88,5 @@ def test_an_extraction_is_not_shown_what_has_expired(world: World, marked: bool)
     if marked:
         mark(world)
     scope = make_turn("x").scope
-    assert nearest_live(world.ledger, world.index, world.embedder, scope, "Where do I park?", now=world.clock.now()) == []
+    vectors, today = world.embedder.embed(["Where do I park?"]), world.clock.now().date()
+    assert nearest_to(world.ledger, world.index, scope, vectors, model=world.embedder.model, today=today) == []

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from memline import Memory, Status
@@ -17,9 +16,9 @@ from memline.contracts.turn import Turn
 from memline.ledger.retire import delete_memory
 from memline.ledger.session import Ledger
 from memline.producer import Producer
-from memline.telemetry.tracing import OpenTelemetry
 from tests.parts import CountingIds, HandClock, accept, job_of, make_parts, make_relay, make_turn, run_all
 from tests.services import free_port
+from tests.spans import kept_spans
 
 FAR = f"00-{7:032x}-{9:016x}-01"
 STAGES = ["memline extract", "memline embed", "memline dedup", "memline persist", "memline link", "memline save"]
@@ -27,13 +26,8 @@ STAGES = ["memline extract", "memline embed", "memline dedup", "memline persist"
 
 @pytest.fixture
 def kept() -> Iterator[InMemorySpanExporter]:
-    exporter = InMemorySpanExporter()
-    provider = TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
-    tracing.use(OpenTelemetry(provider))
-    yield exporter
-    tracing.use(None)
-    provider.shutdown()
+    with kept_spans() as exporter:
+        yield exporter
 
 
 def ids(span: ReadableSpan) -> tuple[int, int]:

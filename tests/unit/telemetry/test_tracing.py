@@ -9,7 +9,6 @@ from collections.abc import Iterator
 import pytest
 from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 
@@ -20,19 +19,15 @@ from memline.contracts.turn import Turn
 from memline.telemetry.tracing import LastSpans, OpenTelemetry, collector_provider
 from tests.listeners import Collector
 from tests.parts import make_turn
+from tests.spans import kept_spans
 
 FAR = f"00-{7:032x}-{9:016x}-01"
 
 
 @pytest.fixture
 def kept() -> Iterator[InMemorySpanExporter]:
-    exporter = InMemorySpanExporter()
-    provider = TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
-    tracing.use(OpenTelemetry(provider))
-    yield exporter
-    tracing.use(None)
-    provider.shutdown()
+    with kept_spans() as exporter:
+        yield exporter
 
 
 def names(exporter: InMemorySpanExporter) -> list[str]:
