@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from memline.cli.simulator import Faults, MinuteLimit, Simulator, Step, dialect, read_script
+from memline.cli.simulator.faults import FAULTS
 from memline.contracts.errors import InvalidInput, ProviderRefused, ProviderUnavailable
 from memline.language.chat.openai import OpenAIChat
 from memline.language.embedders.openai import OpenAIEmbedder
@@ -72,6 +73,16 @@ def test_wrong_vectors_are_refused_with_what_is_wrong(step: dict[str, Any], told
             embedder.embed(["one", "two"])
         assert caught.value.of_content is ("dimension" not in step)
         embedder.close()
+
+
+@pytest.mark.parametrize("kind", [kind for kind in FAULTS if kind not in ("truncated", "prose")])
+def test_every_fault_by_its_name_is_an_error_of_our_client(kind: str) -> None:
+    with Simulator(faults=Faults(1.0, (kind,)), dimension=8) as simulator:
+        embedder = OpenAIEmbedder("a-model", 8, "key-that-is-secret", simulator.url, timeout=0.5 if kind == "hang" else 20)
+        with pytest.raises((ProviderUnavailable, ProviderRefused)) as caught:
+            embedder.embed(["a text that is private"])
+        embedder.close()
+    assert "secret" not in str(caught.value) and "private" not in str(caught.value)
 
 
 def test_faults_of_one_seed_are_the_same_and_as_many_as_wanted() -> None:
