@@ -61,4 +61,5 @@ def _after_fork() -> None:
         opened.house.after_fork()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -81,7 +81,8 @@ def stored_descriptions(connection: Connection, found: Sequence[Job]) -> dict[st
 def described(parts: Parts, job: Job, known: Mapping[int, str]) -> Job:
     """*job* with every image of its turn described, in its messages' texts; asks for those that are not *known* yet.
 
-    Raises ConfigurationError where no vision model is set here, what the model raises, and its refusal where the turn has no text beside.
+    Raises ConfigurationError where no vision model is set here, what the model raises, and its refusal of an image
+    where the turn has no text beside.
     """
     if not has_images(job):
         return job
@@ -117,8 +118,9 @@ def _ask(parts: Parts, job: Job, number: int, image: Image, said: str, found: di
         with paid_call(parts, "vision", [job], model=parts.vision.model) as paid:
             text = parts.vision.describe(image, said)
             failpoints.hit("extract.after_ask")
-    except ProviderRefused:
-        if not any(without_marks(message.text).strip() for message in job.messages):
+    except ProviderRefused as error:
+        # a key or a model that is refused is no word on this image: the job fails visibly, and a replay sees it
+        if not error.of_content or not any(without_marks(message.text).strip() for message in job.messages):
             raise
         return
     found[number] = text

@@ -17,6 +17,7 @@ from memline.language.ports import ChatReply
 from memline.ledger.claim import ClaimLimits
 from memline.ledger.counters import read_counters
 from memline.ledger.history import history_of
+from memline.ledger.jobs import retry_job
 from memline.ledger.memories import load_memory
 from memline.ledger.messages import window_before
 from memline.ledger.namespace_prompt import MAX_PROMPT, clear_prompt, prompt_hash, set_prompt
@@ -300,6 +301,19 @@ def test_an_image_that_the_provider_refuses_is_counted_and_leaves_the_text(ledge
     assert (job_of(ledger, "b").state, job_of(ledger, "b").reason) == ("failed", "ProviderRefused: no such image")
     with ledger.read() as connection:
         assert read_counters(connection)["images_unread"] == 1
+
+
+def test_a_refused_key_is_no_word_on_an_image_and_a_replay_sees_it(ledger: Ledger) -> None:
+    parts = seeing(ledger, Chat(ProviderRefused("check the API key", of_content=False), "A dog."))
+    accept(parts, turn_of(Message("user", "Ann has a dog", images=(DOG,)), id="a"))
+    run_all(parts)
+    job = job_of(ledger, "a")
+    assert (job.state, job.reason) == ("failed", "ProviderRefused: check the API key")
+    with ledger.write() as tx:
+        assert read_counters(tx)["images_unread"] == 0
+        assert retry_job(tx, "a", now=parts.clock.now())
+    run_all(parts)
+    assert live(ledger) == ["Ann has a dog", "[image: A dog.]"]
 
 
 def test_a_worker_without_a_vision_model_fails_the_turn_with_what_to_set(ledger: Ledger) -> None:
