@@ -58,7 +58,7 @@ def verdicts(document: dict[str, Any]) -> dict[str, str]:
 
 def namespaces_of(stack: Stack) -> list[str]:
     with stack.memory() as memory:
-        return [name for name in memory._house.index.namespaces() if name.startswith(PREFIX)]
+        return [name for name in memory._house.index.namespaces() if check_run.is_of_a_check(name)]
 
 
 def test_every_promise_holds_and_not_a_row_is_left(stack: Stack, opened: Memory) -> None:
