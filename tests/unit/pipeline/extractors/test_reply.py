@@ -291,7 +291,10 @@ def test_large_nonsense_is_refused_in_linear_time(part: str) -> None:
         read_facts(reply, request)
 
 
-_TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), min_size=1, max_size=60).filter(str.strip)
+_SAYS_NOTHING = ("", "none", "null", "n/a", "[]", "{}")
+_TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), min_size=1, max_size=60).filter(
+    lambda text: text.strip().lower().rstrip(".") not in _SAYS_NOTHING
+)
 _CHATTER = st.sampled_from(["", "Sure!", "Here it is:", "Note: nothing else.", "I used {braces} and [brackets]. ", "\n\n", "“Done.”"])
 _SIGNS = ['"', "{", "}", "[", "]", ",", ":", "\\", "'", "“", "\n", "x", "```", "<think>", "</think>", "\ud83d"]
 
