@@ -7,8 +7,12 @@ to get it, never a skipped test; but for Weaviate, which no package brings. A te
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
+import sys
+import threading
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,9 +32,12 @@ _SERVERS = {"redis_server", "postgres_server", "weaviate_server"}
 
 
 def pytest_configure() -> None:
-    """A shell that starts the tests in the background has them ignore Ctrl-C, and so would every program that a test interrupts."""
+    """A shell that starts the tests in the background has them ignore Ctrl-C, as `nohup` does a hang-up, and so would every program that a
+    test interrupts."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
     if Path(".env").exists():  # memline's processes read it where they start, and a test must not meet a real key or server
         raise pytest.UsageError("A .env lies in this folder (`make up` and `make stack` write one): move it away while the tests run.")
 
@@ -52,6 +59,22 @@ def _no_settings_of_the_machine(tmp_path_factory: pytest.TempPathFactory) -> Ite
         patch.setenv("MEMLINE_HOME", str(tmp_path_factory.mktemp("home")))
         patch.setenv("MEMLINE_SEARCH_DEADLINE", "30")  # a slow machine is no ledger that is down
         yield
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_it_was() -> Iterator[None]:
+    """A command that takes the logging of its process over does so in this process only until its test ends."""
+    root = logging.getLogger()
+    names = ["memline", "celery", "kombu", "billiard"]
+    kept = root.handlers[:], root.level, {name: logging.getLogger(name).level for name in names}
+    hooks = sys.excepthook, threading.excepthook, warnings.showwarning, sys.unraisablehook
+    yield
+    root.handlers[:], root.level = kept[0], kept[1]
+    for name, level in kept[2].items():
+        logging.getLogger(name).setLevel(level)
+    sys.excepthook, threading.excepthook, warnings.showwarning, sys.unraisablehook = hooks
+    if "celery.signals" in sys.modules:
+        sys.modules["celery.signals"].setup_logging.disconnect(dispatch_uid="memline.logs")
 
 
 @pytest.fixture

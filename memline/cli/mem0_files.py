@@ -43,7 +43,8 @@ class Mem0Files:
 
     def read(self, files: Sequence[str], opened: Opener) -> Iterator[Found | BadPlace]:
         """What is wrong first, item by item, then the memories, oldest first. Raises InvalidInput where a file is not JSON."""
-        with closing(sqlite3.connect("")) as shelf:
+        # one that is left half read is ended by whatever thread collects it
+        with closing(sqlite3.connect("", check_same_thread=False)) as shelf:
             shelf.execute("CREATE TABLE memories (at TEXT, place TEXT, line TEXT)")
             for file in files:
                 with opened(file) as handle:

@@ -143,6 +143,7 @@ def test_an_index_that_is_new_beside_an_old_ledger_is_filled_at_the_start(tmp_pa
     with Memory(settings=settings) as memory:
         memory.add("I bought a lamp.", user_id="ann", infer=False, wait=True)
         memory._house.index.drop()
+    caplog.clear()
     with caplog.at_level(logging.WARNING, "memline"), Memory(settings=settings) as memory:
         house = memory._house
         assert house.index.namespaces() == []

@@ -9,7 +9,6 @@ import logging
 import sys
 import threading
 import warnings
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -112,21 +111,6 @@ def test_of_other_packages_the_wording_is_told_and_no_value_that_could_be_a_text
     assert as_json(record(logger, message, *args))["event"] == shown
 
 
-@pytest.fixture
-def _logging_as_it_was() -> Iterator[None]:
-    root = logging.getLogger()
-    names = ["memline", "celery", "kombu", "billiard"]
-    kept = root.handlers[:], root.level, {name: logging.getLogger(name).level for name in names}
-    hooks = sys.excepthook, threading.excepthook, warnings.showwarning, sys.unraisablehook
-    yield
-    root.handlers[:], root.level = kept[0], kept[1]
-    for name, level in kept[2].items():
-        logging.getLogger(name).setLevel(level)
-    sys.excepthook, threading.excepthook, warnings.showwarning, sys.unraisablehook = hooks
-    setup_logging.disconnect(dispatch_uid="memline.logs")
-
-
-@pytest.mark.usefixtures("_logging_as_it_was")
 def test_installed_it_takes_every_line_warning_and_uncaught_error_of_the_process() -> None:
     out = io.StringIO()
     install("debug", "json", stream=out)
@@ -151,7 +135,6 @@ def test_installed_it_takes_every_line_warning_and_uncaught_error_of_the_process
     assert setup_logging.send(sender=None)  # somebody listens: Celery sets up nothing
 
 
-@pytest.mark.usefixtures("_logging_as_it_was")
 def test_a_line_that_can_not_be_shown_is_told_by_its_place_without_its_values(capsys: pytest.CaptureFixture[str]) -> None:
     out = io.StringIO()
     install("info", "json", stream=out)
@@ -163,7 +146,6 @@ def test_a_line_that_can_not_be_shown_is_told_by_its_place_without_its_values(ca
     assert capsys.readouterr().err == ""
 
 
-@pytest.mark.usefixtures("_logging_as_it_was")
 def test_an_error_that_could_not_be_raised_is_a_line_without_its_words(capsys: pytest.CaptureFixture[str]) -> None:
     out = io.StringIO()
     install("info", "json", stream=out)
@@ -178,7 +160,6 @@ def test_an_error_that_could_not_be_raised_is_a_line_without_its_words(capsys: p
     assert CANARY not in out.getvalue() + capsys.readouterr().err
 
 
-@pytest.mark.usefixtures("_logging_as_it_was")
 def test_a_package_in_a_folder_named_memline_is_none_of_ours() -> None:
     out = io.StringIO()
     install("info", "json", stream=out)
