@@ -38,7 +38,7 @@ SECRETS: list[tuple[str, str, str]] = [
     (A, "twilio auth token: {}", hexa("tw1", 32)),
     (A, "TWILIO_API_KEY_SID={}", join("SK", hexa("tw2", 32))),
     (A, "sendgrid -> {}", join("S", "G.", url64("sg1", 22), ".", url64("sg2", 43))),
-    (A, "//registry.npmjs.org/:_authToken={}", join("np", "m_", alnum("np1", 36))),
+    (A, "//npm.example.com/:_authToken={}", join("np", "m_", alnum("np1", 36))),
     (A, "TWINE_PASSWORD={}", join("py", "pi-", "AgEIcHlwaS5vcmc", url64("pp1", 100))),
     (A, "huggingface-cli login --token {}", join("h", "f_", alnum("hf1", 34))),
     (A, "My session cookie jwt={}", jwt("s1")),

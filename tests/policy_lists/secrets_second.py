@@ -32,7 +32,7 @@ SECRETS: list[tuple[str, str, str]] = [
     (A, "ws://example.com/socket?token={}", jwt("b17")),
     (A, 'firebase: {{ apiKey: "{}", projectId: "demo" }}', join("AI", "za", url64("b18", 35))),
     (A, "SLACK_WEBHOOK=https://{}", join("hooks.slack", ".com/services/T1", "1111111/B2", "2222222/", alnum("b19", 24))),
-    (A, "npm config set //registry.npmjs.org/:_authToken {}", join("np", "m_", alnum("b20", 36))),
+    (A, "npm config set //npm.example.com/:_authToken {}", join("np", "m_", alnum("b20", 36))),
     (A, "Sentry auth {} in CI", join("sntr", "ys_", alnum("b21", 80))),
     (A, "terraform login token: {}", join(alnum("b22", 14), ".atl", "asv1.", alnum("b23", 67))),
     (A, "pulumi access token {}", join("pul", "-", hexa("b24", 40))),
