@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 from memline.compose_base import HouseBase
 from memline.contracts.errors import ConfigurationError
@@ -43,21 +43,27 @@ class ModelParts(HouseBase):
         if self._given_embedder is not None:
             return self._given_embedder
         if settings.uses_openai_embedder():
-            from memline.language.embedders.openai import OpenAIEmbedder
-
-            return OpenAIEmbedder(
-                settings.embedding_model,
-                settings.embedding_dimension,
-                api_key=self._openai_key("MEMLINE_EMBEDDER"),
-                base_url=settings.openai_base_url,
-                timeout=min(20.0, settings.model_timeout),
-                link=build_link(settings, self.calls, settings.embedding_model, "embed"),
-            )
+            return self._openai_embedder("embed")
         if settings.embedder in ("auto", "local"):
             from memline.language.embedders.usem3 import LocalEmbedder
 
             return LocalEmbedder()
         return cast("Embedder", self._loaded("embedder", settings.embedder))
+
+    def _openai_embedder(self, call: Literal["embed", "search"]) -> Embedder:
+        """Of one kind of call: somebody waits for a search's, so it is tried once and no limit holds it back."""
+        from memline.language.embedders.openai import OpenAIEmbedder
+
+        settings = self.settings
+        timeout = min(20.0, settings.model_timeout)
+        return OpenAIEmbedder(
+            settings.embedding_model,
+            settings.embedding_dimension,
+            api_key=self._openai_key("MEMLINE_EMBEDDER"),
+            base_url=settings.openai_base_url,
+            timeout=timeout,
+            link=build_link(settings, self.calls, settings.embedding_model, call, timeout=timeout if call == "search" else None),
+        )
 
     def _build_search_embedder(self) -> Embedder:
         """What embeds questions: the embedder, told to the metrics; one behind a server does not wait, as a search does not."""
@@ -68,16 +74,7 @@ class ModelParts(HouseBase):
             return self.embedder
         embedder = self.embedder
         if self._given_embedder is None and settings.uses_openai_embedder():
-            from memline.language.embedders.openai import OpenAIEmbedder
-
-            embedder = OpenAIEmbedder(
-                settings.embedding_model,
-                settings.embedding_dimension,
-                api_key=self._openai_key("MEMLINE_EMBEDDER"),
-                base_url=settings.openai_base_url,
-                timeout=min(20.0, settings.model_timeout),
-                link=build_link(settings, self.calls, settings.embedding_model, "search", timeout=min(20.0, settings.model_timeout)),
-            )
+            embedder = self._openai_embedder("search")
         return MeteredEmbedder(embedder, tell_of(settings, "search"))
 
     def counted_embedder(self) -> Embedder:
