@@ -125,26 +125,13 @@ def _put_back(settings: Settings, file: Path, *, yes: bool, as_json: bool) -> di
 
 def _finish(options: Chosen) -> dict[str, Any]:
     """Opening replays the tombstones; the index, which is younger or older than the ledger now, is due to be compared."""
-    from memline.cli.houses import open_house
-    from memline.ledger.compact import compact
-    from memline.ledger.counters import read_counters
-    from memline.ledger.migrate import open_ledger
+    from memline.cli.replaying import replayed_house
     from memline.ledger.reconciling import make_turn_due
-    from memline.ledger.session import Ledger
     from memline.ledger.tombstones import tombstone_ids
 
-    with closing(Ledger(options.settings().ledger_location())) as bare:
-        open_ledger(bare)  # an older schema is told here, with the command that brings it on
-        with bare.read() as connection:
-            before = read_counters(connection)["subjects_erased"]
-    with closing(open_house(options)) as opened:
-        ledger = opened.house.ledger
-        with ledger.write() as tx:
-            replayed = read_counters(tx)["subjects_erased"] - before
-            make_turn_due(tx)
-            unfiled = tombstone_ids(tx) - opened.house.tombstone_file.read().keys()
-        if replayed and ledger.is_sqlite:
-            compact(ledger)  # what was erased again is not in a byte of the file
+    with replayed_house(options) as (house, replayed), house.ledger.write() as tx:
+        make_turn_due(tx)
+        unfiled = tombstone_ids(tx) - house.tombstone_file.read().keys()
     return {"tombstones_replayed": replayed, "tombstones_unfiled": len(unfiled)}
 
 

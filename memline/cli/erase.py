@@ -87,27 +87,16 @@ def list_stones(context: typer.Context, as_json: AsJson = False) -> None:
 @app.command()
 def replay(context: typer.Context, as_json: AsJson = False) -> None:
     """Erase again what a restored ledger has brought back; every process does so by itself when it opens the ledger."""
-    from memline.ledger.compact import compact
-    from memline.ledger.counters import read_counters
-    from memline.ledger.migrate import open_ledger
+    from memline.cli.replaying import replayed_house
     from memline.ledger.session import Ledger
 
     options = chosen(context)
-    settings = options.settings()
-    with closing(Ledger(settings.ledger_location())) as bare:
+    with closing(Ledger(options.settings().ledger_location())) as bare:
         if bare.path is not None and not Path(bare.path).exists():
             raise ConfigurationError(f"There is no ledger at {bare.path}: put the backup there first.")
-        open_ledger(bare)
-        with bare.read() as connection:
-            before = read_counters(connection)["subjects_erased"]
-    with closing(open_house(options)) as opened:
-        house = opened.house
-        with house.ledger.read() as connection:
-            replayed = read_counters(connection)["subjects_erased"] - before
+    with replayed_house(options) as (house, replayed):
         if replayed:
             house.relay.drain()
-            if house.ledger.is_sqlite:
-                compact(house.ledger)
     if as_json:
         print_json({"replayed": replayed})
     elif replayed:
