@@ -33,7 +33,8 @@ def prepare(parts: Parts, batch: Batch) -> Prepared:
     with parts.ledger.read() as connection:
         facts = load_results(connection, FACTS, ids)
         stored = load_results(connection, _name(parts), ids) if parts.embedder.paid else {}
-    wanted = [job for job in batch.jobs if job.id not in stored]
+    # one without facts was erased since the batch was read, and is left out: the commit cancels it
+    wanted = [job for job in batch.jobs if job.id in facts and job.id not in stored]
     texts = list(dict.fromkeys(fact["text"] for job in wanted for fact in facts[job.id]))
     analyses: dict[str, Analysis] = {}
     for start in range(0, len(texts), CHUNK):

@@ -95,30 +95,38 @@ def _jobs(parts: Parts, lease: Lease) -> list[Any]:
         return list(jobs_of_lease(connection, lease.id))
 
 
-def test_a_job_that_is_cancelled_while_it_runs_commits_nothing_and_its_batch_goes_on(parts: Parts) -> None:
+@pytest.mark.parametrize("when", ["before what it left is read", "after what it left is read"])
+@pytest.mark.parametrize("which", STAGES[: STAGES.index(Stage.PERSIST) + 1])
+def test_a_job_that_is_cancelled_while_it_runs_commits_nothing_and_its_batch_goes_on(parts: Parts, which: Stage, when: str) -> None:
     accept(parts, make_turn("one", id="a"), make_turn("two", id="b"))
     (lease,) = claimed(parts)
-    here = up_to(parts, lease, Stage.PERSIST)
+    here = up_to(parts, lease, which)
     from memline.pipeline import runner
 
-    module = runner._MODULES[Stage.PERSIST]
+    module = runner._MODULES[which]
+
+    def cancel(batch: Any) -> None:
+        with parts.ledger.write() as tx:
+            cancel_jobs(tx, [job.no for job in batch.jobs if job.id == "a"], reason="its scope was deleted", now=parts.clock.now())
 
     class Cancelled:
         commit = staticmethod(module.commit)
 
         @staticmethod
         def prepare(its_parts: Parts, batch: Any) -> Any:
+            if when.startswith("before"):
+                cancel(batch)
             found = module.prepare(its_parts, batch)
-            with parts.ledger.write() as tx:
-                cancel_jobs(tx, [job.no for job in batch.jobs if job.id == "a"], reason="its scope was deleted", now=parts.clock.now())
+            if when.startswith("after"):
+                cancel(batch)
             return found
 
-    runner._MODULES[Stage.PERSIST] = Cancelled  # type: ignore[assignment]
+    runner._MODULES[which] = Cancelled  # type: ignore[assignment]
     try:
         after = stage(parts, here)
     finally:
-        runner._MODULES[Stage.PERSIST] = module
-    assert after is not None
+        runner._MODULES[which] = module
+    assert after is not None and state(parts.ledger, "b")[2:] == (0, False)
     run_through(parts, after, worker="w", send=lambda _: None, stopped=lambda: False)
     assert live(parts.ledger) == ["two"]
     assert state(parts.ledger, "a")[0] == "cancelled"
