@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 PYTEST_ARGS ?=
 STACK_ARGS ?=
 
-.PHONY: help up down stack demo test check services bench bench-search bench-extract chaos clean
+.PHONY: help up down stack demo test check services bench bench-search bench-extract explore chaos clean
 
 help:
 	@echo "make demo      run the main job on the embedded default: no key, no server"
@@ -20,6 +20,7 @@ help:
 	@echo "make bench     the figures of speed"
 	@echo "make bench-search DATA=…   what search finds in a folder of data, and how long it takes (BENCH_ARGS=… to choose); JSON beside it"
 	@echo "make bench-extract DATA=…   what the extractor keeps of conversations and of pleasantries (BENCH_ARGS=--model for the model set)"
+	@echo "make explore   look for what no test knows yet: the model of all steps in any order, with new examples each time (minutes)"
 	@echo "make chaos     every fault at every point, on real servers; the table goes into docs/guarantees.md (more than an hour)"
 	@echo "make clean     remove the environment, the memory of the demo and the stack, builds and caches"
 
@@ -74,6 +75,10 @@ bench-search: $(VENV)/installed-dev
 
 bench-extract: $(VENV)/installed-dev
 	@$(BIN)/python -m bench.extract_quality $(if $(DATA),"$(DATA)") --json bench-extract.json $(BENCH_ARGS)
+
+EXAMPLES ?= 1000
+explore: $(VENV)/installed-dev
+	@MEMLINE_MODEL_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest tests/model $(PYTEST_ARGS)
 
 chaos: $(VENV)/installed-dev
 	@MEMLINE_CHAOS_FULL=1 $(BIN)/python -m pytest tests/chaos/test_lanes.py tests/chaos/test_bounded_growth.py

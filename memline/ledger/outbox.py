@@ -110,7 +110,13 @@ def claim_outbox(tx: Connection, *, lease: str, seconds: float, limit: int, now:
 
 
 def lock_rows(tx: Connection, rows: Sequence[OutboxRow]) -> None:
-    """Locks rows in the order in which `enqueue` does, before some of them are settled and others not."""
+    """Locks rows in the order in which `enqueue` does, before some of them are settled and others not.
+
+    Before them the jobs whose memories they show, which `mark_searchable` will change: who cancels or deletes locks jobs and then writes
+    to the outbox, so the other way round the two would wait for each other.
+    """
+    shown = sa.select(memories.c.job_id).where(memories.c.id.in_([row.key.id for row in rows if row.key.kind == "memory"]))
+    tx.execute(sa.select(jobs.c.no).where(jobs.c.id.in_(shown)).order_by(jobs.c.no).with_for_update()).all()
     for which in _by_kind(row.key for row in rows):
         tx.execute(sa.select(outbox.c.object_id).where(which).order_by(outbox.c.object_id).with_for_update()).all()
 

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 import pytest
+import sqlalchemy as sa
 
 from memline.contracts.index_object import ObjectKey
 from memline.ledger.counters import read_counters
 from memline.ledger.memories import index_objects
 from memline.ledger.outbox import enqueue
 from memline.ledger.retire import delete_memory
-from memline.ledger.schema import entities, memories, outbox
+from memline.ledger.schema import entities, jobs, memories, outbox
 from memline.ledger.session import Ledger
 from memline.outbox.relay import RelayLimits
 from memline.pipeline.parts import Parts
@@ -284,3 +285,34 @@ def test_an_object_that_is_no_more_is_removed_from_the_index(parts: Parts) -> No
     equals_the_ledger(parts)
     assert len(index_of(parts).objects) == 3
     assert table(parts.ledger, outbox) == []
+
+
+@pytest.mark.parametrize("ledger", ["postgres"], indirect=True)
+def test_a_relay_waits_for_a_deletion_without_holding_what_that_one_needs(parts: Parts) -> None:
+    """Who deletes locks jobs and then writes to the outbox: the other way round, each would wait for the other."""
+    raised: list[Exception] = []
+
+    def relay() -> None:
+        try:
+            make_relay(parts).run_once()
+        except Exception as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=relay)
+    with parts.ledger.write() as deleting:
+        deleting.execute(sa.select(jobs.c.no).order_by(jobs.c.no).with_for_update()).all()
+        thread.start()
+        while not _somebody_waits(parts.ledger):
+            assert thread.is_alive(), raised
+        enqueue(deleting, "memory", dict.fromkeys(ids(parts), ("default", 2)), now=parts.clock.now())
+    thread.join(60)
+    assert not thread.is_alive() and raised == []
+    assert states(parts) == ["committed"] * 3, "what the deletion wrote has not been shown"
+    make_relay(parts).drain()
+    assert states(parts) == ["searchable"] * 3
+
+
+def _somebody_waits(ledger: Ledger) -> bool:
+    with ledger.read() as connection:
+        waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+        return bool(connection.execute(sa.text(waiting)).scalar_one())

@@ -22,7 +22,7 @@ from memline.ledger.session import Ledger
 from memline.search.index.port import Write
 from memline.search.results import SearchResult
 from tests.integration.search.backends import weaviate_index
-from tests.integration.search.world import World
+from tests.integration.search.world import HURRIED, World
 from tests.parts import TrigramEmbedder
 from tests.services import free_port
 from tests.tcp_proxy import TcpProxy
@@ -81,7 +81,7 @@ def test_an_embedder_behind_http_that_does_not_leaves_words_and_entities(
     over = threading.Event()
     with serving(lambda _path, body: answer(body, over)) as server:
         embedder = OpenAIEmbedder("trigrams", 64, "none", server.base_url, timeout=20.0)
-        found = world.find("INC-48213", searcher=world.search_with(embedder=embedder, deadline=1.0))
+        found = world.find("INC-48213", searcher=world.search_with(embedder=embedder, deadline=HURRIED))
         over.set()
         embedder.close()
     assert found.results[0].row.text == "Ticket INC-48213 was escalated"
@@ -144,7 +144,7 @@ def test_without_weaviate_the_ledger_finds_the_same(
         whole = world.find("where does the user work", threshold=0, searcher=searcher)
         assert whole.missing == () and set(texts(whole)) == set(SAID)
 
-        hurried = world.search_with(index=index, deadline=1.0, timer=lambda: now[0])
+        hurried = world.search_with(index=index, deadline=HURRIED, timer=lambda: now[0])
         for proxy in proxies:
             fault(proxy)
         for _ in range(2):

@@ -15,7 +15,7 @@ from memline.ledger.session import Ledger
 from memline.search.rerank.http import HttpReranker
 from memline.search.results import SearchResult
 from memline.search.searcher import Searcher
-from tests.integration.search.world import World
+from tests.integration.search.world import HURRIED, World
 from tests.unit.language.server import Reply, serving
 
 SAID = [f"User likes tea number {n}" for n in range(12)]
@@ -159,7 +159,7 @@ def test_one_that_hangs_is_given_up_and_not_asked_by_the_next_search(world: Worl
             return {}
 
     reranker = Hangs()
-    searcher = with_reranker(world, reranker, deadline=1.0)
+    searcher = with_reranker(world, reranker, deadline=HURRIED)
     for _ in range(3):
         found = world.find("tea number 3", threshold=0, rerank=True, searcher=searcher)
         assert found.missing == ("reranker",) and len(found.results) == 12
@@ -187,7 +187,7 @@ def test_a_server_that_hangs_cuts_or_talks_rubbish_costs_the_order_and_no_more(
     over = threading.Event()
     with serving(lambda _path, _body: answer(over)) as server:
         reranker = HttpReranker(f"{server.base_url}/rerank", "rank-1")
-        found = world.find("tea number 3", threshold=0, rerank=True, searcher=with_reranker(world, reranker, deadline=1.0))
+        found = world.find("tea number 3", threshold=0, rerank=True, searcher=with_reranker(world, reranker, deadline=HURRIED))
         over.set()
         reranker.close()
     assert len(found.results) == 12 and found.missing == ("reranker",)

@@ -23,7 +23,11 @@ from memline.search.results import SearchResult
 from memline.search.searcher import Searcher
 from tests.parts import START, HandClock, TrigramEmbedder, WordAnalyser, accept, make_parts, make_relay, make_turn, run_all
 
-__all__ = ["AwayIndex", "World", "statements"]
+__all__ = ["HURRIED", "AwayIndex", "World", "statements"]
+
+
+#: Seconds that a search takes at most which waits for a part that hangs: what answers, on a slow machine too, does so in its share of it.
+HURRIED = 6.0
 
 
 class World:
