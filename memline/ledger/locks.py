@@ -2,6 +2,8 @@
 
 On PostgreSQL these are transaction advisory locks over a fixed number of keys, since they queue fairly and row locks do not; two
 subjects that share a key only wait a little more. SQLite needs none: BEGIN IMMEDIATE has one writer.
+
+Of rows, jobs are locked before the outbox's; `tests/chaos/test_no_deadlock.py` watches that no two writers wait for each other.
 """
 
 from __future__ import annotations
