@@ -3,10 +3,10 @@
     python -m bench.extract_quality FOLDER [--model] [--yes] [--limit N] [--json FILE]
 
 FOLDER holds `locomo/*.json` as published. Each of its turns is a message of a named speaker, extracted alone, as `add` hands it over; the
-turns that its observations name are evidence. Measured are the share of evidence turns that yield a memory, memories a turn, and the
-share of pure pleasantries that yield none: 200 listed ones, and 240 in other wording (`bench/pleasantries.py`). The rules are always
-measured; *--model* measures the model that MEMLINE_* names (or its extractor) beside them, after it said what that costs and was told
---yes.
+turns that its observations name are evidence. Measured are the share of evidence turns that yield a memory, memories a turn, the share of
+pure pleasantries that yield none (`bench/pleasantries.py`: 200 listed ones, others in other wording, some of them held out), and the share
+of turns that only look like them that do yield one (`bench/look_alikes.py`). The rules are always measured; *--model* measures the model
+that MEMLINE_* names (or its extractor) beside them, after it said what that costs and was told --yes.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from bench import look_alikes as said_for_something
 from bench import pleasantries as said_for_nothing
 from memline.compose import House
 from memline.contracts.errors import MemlineError, ReplyUnreadable
@@ -32,7 +33,7 @@ from memline.pipeline.extractors.rules import RuleExtractor
 from memline.pipeline.extractors.tokens import tokens_of
 from memline.settings import load_settings
 
-__all__ = ["EVIDENCE_KEPT", "PLEASANTRIES_DROPPED", "Said", "facts_of", "load_turns", "measure", "pleasantries"]
+__all__ = ["EVIDENCE_KEPT", "PLEASANTRIES_DROPPED", "Said", "facts_of", "load_turns", "look_alikes", "measure", "pleasantries"]
 
 #: The marks: shares that have to be reached.
 EVIDENCE_KEPT, PLEASANTRIES_DROPPED = 0.90, 0.80
@@ -102,6 +103,13 @@ def pleasantries() -> dict[str, list[Said]]:
     return {name.lower().replace("_", " "): [Said(text) for text in getattr(said_for_nothing, name)] for name in said_for_nothing.__all__}
 
 
+def look_alikes() -> dict[str, list[Said]]:
+    """The lists of turns that only look like pleasantries, by name."""
+    return {
+        name.lower().replace("_", " "): [Said(text) for text in getattr(said_for_something, name)] for name in said_for_something.__all__
+    }
+
+
 def facts_of(extractor: Extractor, said: Said) -> list[str]:
     """The facts of one turn. Raises what the extractor raises."""
     request = Request(messages=(Message("user", said.text, said.name),), said_at=said.said_at)
@@ -114,6 +122,7 @@ def measure(extractor: Extractor, turns: Sequence[Said]) -> dict[str, Any]:
     of_turns = _yields(extractor, turns)
     evidence = [number for said, number in zip(turns, of_turns.of, strict=True) if said.evidence]
     lists = {name: (len(some), _yields(extractor, some)) for name, some in pleasantries().items()}
+    alike = {name: (len(some), _yields(extractor, some)) for name, some in look_alikes().items()}
     kept = sum(1 for number in evidence if number)
     listed = _dropped([lists["pleasantries english"], lists["pleasantries chinese"]])
     report: dict[str, Any] = {
@@ -123,12 +132,15 @@ def measure(extractor: Extractor, turns: Sequence[Said]) -> dict[str, Any]:
         "evidence_turns_kept": _share(kept, len(evidence)),
         "memories_per_turn": _share(sum(number or 0 for number in of_turns.of), len(turns)),
         "memories_per_evidence_turn": _share(sum(number or 0 for number in evidence), len(evidence)),
-        "unreadable": of_turns.failed + sum(found.failed for _, found in lists.values()),
+        "unreadable": of_turns.failed + sum(found.failed for _, found in (*lists.values(), *alike.values())),
         "pleasantries_dropped": listed,
         "pleasantries_kept": _share(round((1 - listed) * 200), 200),
         "pleasantries_dropped_by_list": {name: _dropped([found]) for name, found in lists.items()},
         "pleasantries_dropped_other": _dropped([lists["other english"], lists["other chinese"]]),
         "pleasantries_dropped_held_out": _dropped([lists["held out english"], lists["held out chinese"]]),
+        "pleasantries_dropped_held_out_later": _dropped([lists["held out later english"], lists["held out later chinese"]]),
+        "look_alikes_kept": _kept([alike["look alikes english"], alike["look alikes chinese"]]),
+        "look_alikes_kept_held_out": _kept([alike["held out english"], alike["held out chinese"]]),
         "cpu_seconds": round(time.process_time() - began, 2),
     }
     evidence_mark = (not evidence) or report["evidence_turns_kept"] >= EVIDENCE_KEPT
@@ -154,6 +166,10 @@ def _dropped(lists: Sequence[tuple[int, Yield]]) -> float:
     return _share(number - sum(found.kept + found.failed for _, found in lists), number)
 
 
+def _kept(lists: Sequence[tuple[int, Yield]]) -> float:
+    return _share(sum(found.kept for _, found in lists), sum(size for size, _ in lists))
+
+
 def _share(part: float, whole: int) -> float:
     return round(part / whole, 4) if whole else 0.0
 
@@ -167,7 +183,7 @@ def _configured() -> tuple[Extractor | None, str]:
 
 
 def _cost(extractor: Extractor, turns: Sequence[Said]) -> str:
-    every = [*turns, *(said for some in pleasantries().values() for said in some)]
+    every = [*turns, *(said for some in (*pleasantries().values(), *look_alikes().values()) for said in some)]
     said = sum(tokens_of(each.text) for each in every)
     return (
         f"{extractor.name}: {len(every)} calls, about {len(every) * _RULES + said:,} tokens in and {len(every) * _REPLY:,} out. "

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bench import extract_quality
-from bench.extract_quality import PLEASANTRIES_DROPPED, Said, facts_of, load_turns, measure, pleasantries
+from bench.extract_quality import PLEASANTRIES_DROPPED, Said, facts_of, load_turns, look_alikes, measure, pleasantries
 from memline.contracts.errors import ReplyUnreadable
 from memline.contracts.fact import Fact
 from memline.pipeline.extractors.port import Request
@@ -44,7 +44,10 @@ def test_the_lists_are_as_long_as_they_say_and_share_nothing() -> None:
     sizes = {name: len(some) for name, some in lists.items()}
     assert sizes["pleasantries english"] + sizes["pleasantries chinese"] == 200
     assert sizes["held out english"] + sizes["held out chinese"] == 60
-    every = [said.text for some in lists.values() for said in some]
+    assert sizes["held out later english"] + sizes["held out later chinese"] == 60
+    alike = {name: len(some) for name, some in look_alikes().items()}
+    assert alike["held out english"] + alike["held out chinese"] == 100
+    every = [said.text for some in (*lists.values(), *look_alikes().values()) for said in some]
     assert len(set(every)) == len(every)
 
 
@@ -54,7 +57,14 @@ def test_pleasantries_yield_no_memory() -> None:
     assert report["pleasantries_dropped_other"] >= PLEASANTRIES_DROPPED
     # of wording that nobody thought of less is known; docs/extraction.md tells the figure
     assert report["pleasantries_dropped_held_out"] >= 0.6
+    assert report["pleasantries_dropped_held_out_later"] >= 0.7
     assert report["marks_reached"]
+
+
+def test_what_only_looks_like_a_pleasantry_yields_a_memory() -> None:
+    report = measure(RuleExtractor(), [])
+    assert report["look_alikes_kept"] >= 0.98
+    assert report["look_alikes_kept_held_out"] >= 0.98
 
 
 @pytest.mark.parametrize(
@@ -110,4 +120,4 @@ def test_without_a_model_it_says_so_and_with_one_it_says_the_cost_first(
     told = json.loads(capsys.readouterr().out)
     assert told["model"] is None
     assert "Nothing was asked yet" in told["model_not_run"]
-    assert "443 calls" in told["model_not_run"]
+    assert "1185 calls" in told["model_not_run"]

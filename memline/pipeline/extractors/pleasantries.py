@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 
 from memline.pipeline.extractors.small_talk import is_small_talk
+from memline.pipeline.extractors.small_talk_chinese import is_small_talk_chinese
 from memline.pipeline.extractors.spans import plain
 from memline.pipeline.extractors.word_list import words
 
@@ -302,7 +303,7 @@ def is_pleasantry_chinese(sentence: str) -> bool:
     """Nothing in *sentence* is worth a memory."""
     if len(sentence) > _LONGEST // 2 or any(character.isdigit() for character in sentence):
         return False
-    return not _CHINESE_FILLER.sub("", _CHINESE_PLEASANT.sub("", sentence))
+    return not _CHINESE_FILLER.sub("", _CHINESE_PLEASANT.sub("", sentence)) or is_small_talk_chinese(sentence)
 
 
 def without_opening_chinese(sentence: str) -> str:

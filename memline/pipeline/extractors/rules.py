@@ -85,7 +85,7 @@ class RuleExtractor:
 
     @property
     def name(self) -> str:
-        return "rules-4"
+        return "rules-5"
 
     @property
     def paid(self) -> bool:
@@ -234,13 +234,18 @@ def _of_sentence(sentence: str, speaker: _Speaker) -> Iterator[_Statement]:
 def _said_english(sentence: str) -> list[Said]:
     if is_pleasantry_english(sentence):
         return []
-    sentence = without_lead_in(without_opening_english(sentence))
-    found = said_in_request(sentence) if is_request(sentence) else [Said(sentence)]
-    return [said for said in found if said.asked or _says_something(said.text)]
+    rest = without_lead_in(without_opening_english(sentence))
+    found = said_in_request(rest) if is_request(rest) else [Said(rest)]
+    # what is the whole sentence still was found to be no pleasantry
+    return [
+        said
+        for said in found
+        if said.asked or (_says_something(said.text) and (said.text == sentence or not is_pleasantry_english(said.text)))
+    ]
 
 
 def _says_something(text: str) -> bool:
-    if is_pleasantry_english(text) or not any(character.isalnum() for character in _MASKED.sub("", text)):
+    if not any(character.isalnum() for character in _MASKED.sub("", text)):
         return False
     if _SHOWS.match(text) or (text.endswith(":") and text.count(" ") < 6):
         return False
@@ -254,10 +259,10 @@ def _says_something(text: str) -> bool:
 def _said_chinese(sentence: str) -> list[Said]:
     if is_pleasantry_chinese(sentence):
         return []
-    sentence = without_lead_in_chinese(without_opening_chinese(sentence))
-    if is_request_chinese(sentence):
-        return said_in_request_chinese(sentence)
-    return [Said(sentence)] if len(sentence) >= 3 and not is_pleasantry_chinese(sentence) else []
+    rest = without_lead_in_chinese(without_opening_chinese(sentence))
+    if is_request_chinese(rest):
+        return said_in_request_chinese(rest)
+    return [Said(rest)] if len(rest) >= 3 and (rest == sentence or not is_pleasantry_chinese(rest)) else []
 
 
 def _facts(text: str, asked: bool, speaker: _Speaker, chinese: bool) -> Iterator[_Statement]:

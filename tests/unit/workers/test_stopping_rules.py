@@ -37,7 +37,7 @@ class Ended:
         return Stop(within, begin=self.begin, hand_back=self.hand_back, leave=self.leave)
 
     def wait(self) -> int | None:
-        assert self._over.wait(20)
+        assert self._over.wait(60)
         return self.code
 
 
@@ -83,7 +83,7 @@ def test_a_ledger_that_fails_or_hangs_holds_up_nobody(caplog: pytest.LogCaptureF
     assert "The ledger is away." in caplog.text
     hanging = threading.Event()
     stuck = Ended()
-    stop = Stop(0.1, begin=stuck.begin, hand_back=lambda: int(hanging.wait(60)), leave=stuck.leave)
+    stop = Stop(0.1, begin=stuck.begin, hand_back=lambda: int(hanging.wait(120)), leave=stuck.leave)
     stop.listen()
     stop.now()
     assert stuck.wait() == 0

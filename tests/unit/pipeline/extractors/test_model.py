@@ -41,7 +41,7 @@ def test_both_extractors_fit_the_port() -> None:
     extractors: list[Extractor] = [ModelExtractor(ScriptedChat(ChatReply(""))), RuleExtractor()]
     assert [(one.name, one.paid, one.wants_context) for one in extractors] == [
         ("scripted-1/prompt-3", True, True),
-        ("rules-4", False, False),
+        ("rules-5", False, False),
     ]
 
 
