@@ -10,12 +10,12 @@ from sqlalchemy.engine import Connection
 
 from memline.contracts.receipt import Status
 from memline.ledger.counters import count
-from memline.ledger.jobs import Stage
+from memline.ledger.jobs import Stage, lock_which
 from memline.ledger.leases import lock_idle_lanes, lock_leases, move_queues, release_emptied
-from memline.ledger.messages import strip_payloads
+from memline.ledger.messages import carries, strip_payloads
 from memline.ledger.schema import jobs
 
-__all__ = ["cancel_jobs", "cancel_where"]
+__all__ = ["cancel_jobs", "cancel_where", "lock_to_cancel"]
 
 
 def cancel_jobs(tx: Connection, job_nos: Sequence[int], *, reason: str, now: datetime) -> int:
@@ -30,14 +30,9 @@ def cancel_where(tx: Connection, which: sa.ColumnElement[bool], *, reason: str, 
     its last stages do not run. The queues of lanes that wait move on. A batch that is left with no job of a lane gives the lane back, and
     one that is left with none ends: whoever runs it is told by the guard.
     """
-    open_jobs = sa.and_(
-        which, sa.or_(jobs.c.finished_at.is_(None), jobs.c.stage != Stage.DONE.value), jobs.c.state != Status.CANCELLED.value
-    )
-    waiting = lock_idle_lanes(tx, sa.select(jobs.c.lane).where(open_jobs))
-    lock_leases(tx, sa.select(jobs.c.lease_id).where(open_jobs, jobs.c.lease_id.is_not(None)))
-    rows = tx.execute(
-        sa.select(jobs.c.no, jobs.c.lease_id, jobs.c.committed_at).where(open_jobs).order_by(jobs.c.no).with_for_update()
-    ).all()
+    open_jobs = _open(which)
+    waiting = lock_to_cancel(tx, which)
+    rows = tx.execute(sa.select(jobs.c.no, jobs.c.lease_id, jobs.c.committed_at).where(open_jobs).order_by(jobs.c.no)).all()
     held = sorted({row.lease_id for row in rows if row.lease_id is not None})
     strip_payloads(tx, which)
     uncommitted = jobs.c.committed_at.is_(None)
@@ -59,3 +54,20 @@ def cancel_where(tx: Connection, which: sa.ColumnElement[bool], *, reason: str, 
     cancelled = sum(row.committed_at is None for row in rows)
     count(tx, "turns_cancelled", cancelled)
     return cancelled
+
+
+def lock_to_cancel(tx: Connection, which: sa.ColumnElement[bool]) -> Sequence[str]:
+    """Locks what `cancel_where` changes; the keys of the lanes among it. For who cancels in several steps: before the first, for all.
+
+    Batches are before the lanes: one that is given back at the moment leaves its lanes idle, and so they are locked.
+    """
+    open_jobs = _open(which)
+    lock_leases(tx, sa.select(jobs.c.lease_id).where(open_jobs, jobs.c.lease_id.is_not(None)))
+    waiting = lock_idle_lanes(tx, sa.select(jobs.c.lane).where(open_jobs))
+    lock_which(tx, which, sa.or_(open_jobs, carries()))
+    return waiting
+
+
+def _open(which: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
+    unfinished = sa.or_(jobs.c.finished_at.is_(None), jobs.c.stage != Stage.DONE.value)
+    return sa.and_(which, unfinished, jobs.c.state != Status.CANCELLED.value)

@@ -128,7 +128,13 @@ def prune_changes(tx: Connection, *, until: datetime, limit: int) -> int:
             break
         first = sa.select(changes.c.no, changes.c.at).where(changes.c.namespace == namespace, *_settled(tx))
         rows = tx.execute(first.order_by(changes.c.xid, changes.c.no).limit(limit - removed + 1)).all()
-        old = next((place for place, row in enumerate(rows) if row.at > until), len(rows))
+        # up to one that an erasure changes at the moment: it and this would wait for each other
+        free = set(
+            tx.execute(
+                sa.select(changes.c.no).where(changes.c.no.in_([row.no for row in rows])).with_for_update(skip_locked=True)
+            ).scalars()
+        )
+        old = next((place for place, row in enumerate(rows) if row.at > until or row.no not in free), len(rows))
         gone = [row.no for row in rows[: max(0, old - 1)]]
         if gone:
             tx.execute(sa.delete(changes).where(changes.c.no.in_(gone)))

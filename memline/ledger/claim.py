@@ -12,7 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from memline.ledger.jobs import Stage
+from memline.ledger.jobs import Stage, lock_which
 from memline.ledger.leases import Lease, LeaseTimes
 from memline.ledger.locks import lock_claim
 from memline.ledger.schema import jobs, lanes, leases
@@ -49,7 +49,10 @@ def claim(tx: Connection, *, now: datetime, limits: ClaimLimits, times: LeaseTim
         return []
     units = _ready_units(tx, now=now, limits=limits, paid=paid, most=free * limits.batch)
     claimed: list[Lease] = []
-    for batch in _batches(units, free=free, limits=limits):
+    batches = _batches(units, free=free, limits=limits)
+    if batches:
+        lock_which(tx, jobs.c.no.in_([row.no for batch in batches for unit in batch for row in unit]))
+    for batch in batches:
         first = batch[0][0]
         lease = Lease(new_id(), 1, Stage(first.stage), first.alone, tuple(row.id for unit in batch for row in unit))
         tx.execute(
@@ -64,7 +67,10 @@ def claim(tx: Connection, *, now: datetime, limits: ClaimLimits, times: LeaseTim
                 created_at=now,
             )
         )
-        tx.execute(sa.update(jobs).where(jobs.c.no.in_([row.no for unit in batch for row in unit])).values(lease_id=lease.id, next_at=None))
+        nos = [row.no for unit in batch for row in unit]
+        # one that was cancelled while this waited for its row stays as it ended
+        mine = sa.and_(jobs.c.no.in_(nos), jobs.c.finished_at.is_(None))
+        tx.execute(sa.update(jobs).where(mine).values(lease_id=lease.id, next_at=None))
         tx.execute(sa.update(lanes).where(lanes.c.key.in_([unit[0].lane for unit in batch])).values(lease_id=lease.id))
         claimed.append(lease)
     return claimed

@@ -1,14 +1,21 @@
-"""Counts of what was survived, kept where a restart does not lose them."""
+"""Counts of what was survived, kept where a restart does not lose them.
+
+Everybody counts in the same few rows, so a transaction writes them at its very end, sorted by name: whoever counted in the middle of its
+work would hold up all the others, and two that count two names would wait for each other.
+"""
 
 from __future__ import annotations
 
+import weakref
+from collections import Counter
 from collections.abc import Mapping
+from functools import partial
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from memline.ledger.schema import counters
-from memline.ledger.session import insert
+from memline.ledger.session import before_commit, insert
 
 __all__ = ["COUNTERS", "count", "count_masked", "read_counters"]
 
@@ -62,13 +69,16 @@ COUNTERS = {
 
 
 def count(tx: Connection, name: str, by: int = 1) -> None:
-    """Adds *by* to a counter of `COUNTERS`."""
+    """Adds *by* to a counter of `COUNTERS`, when the transaction (of `Ledger.write`) commits."""
     if name not in COUNTERS:
         raise KeyError(name)
     if by == 0:
         return
-    statement = insert(tx, counters).values(name=name, value=by)
-    tx.execute(statement.on_conflict_do_update(index_elements=["name"], set_={"value": counters.c.value + by}))
+    gathered = _gathered.get(tx)
+    if gathered is None:
+        gathered = _gathered[tx] = Counter()
+        before_commit(tx, _RANK, partial(_write, gathered))
+    gathered[name] += by
 
 
 def count_masked(tx: Connection, masked: Mapping[str, int]) -> None:
@@ -78,6 +88,21 @@ def count_masked(tx: Connection, masked: Mapping[str, int]) -> None:
 
 
 def read_counters(connection: Connection) -> dict[str, int]:
-    """All counters, also those that are still 0."""
+    """All counters, also those that are still 0; in a transaction that counts, with what it has counted."""
     found: dict[str, int] = {name: value for name, value in connection.execute(sa.select(counters.c.name, counters.c.value))}
-    return {name: found.get(name, 0) for name in COUNTERS}
+    gathered: Mapping[str, int] = _gathered.get(connection, {})
+    return {name: found.get(name, 0) + gathered.get(name, 0) for name in COUNTERS}
+
+
+#: After everything else: `session.before_commit`.
+_RANK = 9
+
+#: By transaction, what it has counted and not written yet.
+_gathered: weakref.WeakKeyDictionary[Connection, Counter[str]] = weakref.WeakKeyDictionary()
+
+
+def _write(gathered: Counter[str], tx: Connection) -> None:
+    rows = [{"name": name, "value": number} for name, number in sorted(gathered.items())]
+    gathered.clear()
+    statement = insert(tx, counters).values(rows)
+    tx.execute(statement.on_conflict_do_update(index_elements=["name"], set_={"value": counters.c.value + statement.excluded.value}))

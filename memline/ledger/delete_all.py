@@ -23,7 +23,7 @@ from sqlalchemy.engine import Connection
 from memline.contracts import failpoints
 from memline.contracts.filters import ScopeIds
 from memline.contracts.scope import Scope, Subject
-from memline.ledger.cancel import cancel_where
+from memline.ledger.cancel import cancel_where, lock_to_cancel
 from memline.ledger.history import HistoryMode, redact_history
 from memline.ledger.locks import lock_one_of, lock_owners
 from memline.ledger.marks import place_at, set_mark
@@ -133,6 +133,8 @@ def _clear(
 ) -> Cleared:
     keys = tx.execute(of_lanes).scalars().all()
     cancelled = 0
+    if len(keys) > _CHUNK:
+        lock_to_cancel(tx, jobs.c.lane.in_(of_lanes))
     for start in range(0, len(keys), _CHUNK):
         some = keys[start : start + _CHUNK]
         cancelled += cancel_where(tx, jobs.c.lane.in_(some), reason=cancelled_for, now=told["now"])

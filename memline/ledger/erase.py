@@ -19,11 +19,12 @@ from memline.contracts.receipt import Status
 from memline.contracts.scope import Owner, Subject, SubjectKind
 from memline.ledger.counters import count
 from memline.ledger.erase_rows import Whose, erase_jobs, erase_lanes, erase_memories
-from memline.ledger.jobs import Stage
+from memline.ledger.jobs import Stage, lock_which
 from memline.ledger.leases import lock_idle_lanes, lock_leases, move_queues, release_emptied
 from memline.ledger.locks import lock_key, lock_owners
-from memline.ledger.messages import strip_payloads
-from memline.ledger.schema import erasure_objects, jobs, lanes, leases, memories, outbox, owners, subjects, tombstones
+from memline.ledger.messages import carries, strip_payloads
+from memline.ledger.outbox import lock_all, write_enqueued
+from memline.ledger.schema import erasure_objects, jobs, lanes, leases, memories, outbox, owners, stage_results, subjects, tombstones
 from memline.ledger.session import Ledger, insert
 from memline.ledger.tombstones import REASON, Tombstone, load_tombstone, running_tombstone
 
@@ -63,7 +64,10 @@ def begin(ledger: Ledger, subject: Subject, *, id: str, hash: str, key_id: str, 
         if running is not None:
             return running
         epoch = _raise_epoch(tx, subject.key)
+        results = _results(tx, whose)
         held = _cancel(tx, whose, now=now)
+        emptied = results - _results(tx, whose)
+        counts = {"removed": {stage_results.name: emptied}} if emptied else {}
         put_tombstone(
             tx,
             {
@@ -80,12 +84,12 @@ def begin(ledger: Ledger, subject: Subject, *, id: str, hash: str, key_id: str, 
                 "started_at": now,
                 "finished_at": None,
                 "waits": {"jobs": held, "relay": {}},
-                "counts": {},
+                "counts": counts,
                 "certificate": None,
             },
         )
     return Tombstone(id, subject.key, subject.namespace, subject.kind, hash, key_id, epoch, place, now, "marked", now, None,
-                     {"jobs": held, "relay": {}}, {})  # fmt: skip
+                     {"jobs": held, "relay": {}}, counts)  # fmt: skip
 
 
 def put_tombstone(tx: Connection, row: Mapping[str, Any]) -> None:
@@ -126,24 +130,23 @@ def remove_rows(ledger: Ledger, stone: Tombstone, whose: Whose, *, now: datetime
     for step in ("memories", "jobs", "lanes"):
         more = True
         while more:
-            waits: dict[str, float] = {}
             done: Counter[str] = Counter()
             with ledger.write() as tx:
                 lock_subject(tx, stone, whose.value)
                 check_running(tx, stone)
                 for _ in range(_PAGES):
                     if step == "memories":
-                        page = erase_memories(tx, whose, stone.id, now=now, waits=waits)
+                        page = erase_memories(tx, whose, stone.id, now=now)
                     elif step == "jobs":
                         page = erase_jobs(tx, whose, now=now)
                     else:
-                        page = erase_lanes(tx, whose, stone.id, now=now, waits=waits)
+                        page = erase_lanes(tx, whose, stone.id, now=now)
                     done += page
                     more = page["lanes"] > 0 if step == "lanes" else bool(page)
                     if not more:
                         break
-                _add_waits(tx, stone.id, waits)
                 _add_counts(tx, stone.id, done)
+                _add_waits(tx, stone.id, {lease: until.timestamp() for lease, until in write_enqueued(tx).items()})
                 failpoints.hit("erase.before_commit")
             failpoints.hit("erase.after_commit")
             removed += done
@@ -160,8 +163,11 @@ def finish(ledger: Ledger, stone: Tombstone, *, place: str, certificate: Mapping
     """Ends an erasure: turns that were handed over until *place* and *now* end cancelled, later ones are taken again."""
     with ledger.write() as tx:
         lock_subject(tx, stone, None)
-        mine = sa.select(erasure_objects.c.object_id).where(erasure_objects.c.erasure == stone.id, erasure_objects.c.kind == outbox.c.kind)
-        tx.execute(sa.delete(outbox).where(outbox.c.object_id.in_(mine)))
+        mine = outbox.c.object_id.in_(
+            sa.select(erasure_objects.c.object_id).where(erasure_objects.c.erasure == stone.id, erasure_objects.c.kind == outbox.c.kind)
+        )
+        lock_all(tx, mine)
+        tx.execute(sa.delete(outbox).where(mine))
         tx.execute(sa.delete(erasure_objects).where(erasure_objects.c.erasure == stone.id))
         ended = tx.execute(
             sa.update(tombstones)
@@ -223,11 +229,12 @@ def _cancel(tx: Connection, whose: Whose, *, now: datetime) -> list[list[Any]]:
     open_jobs = sa.and_(
         whose.jobs, sa.or_(jobs.c.finished_at.is_(None), jobs.c.stage != Stage.DONE.value), jobs.c.state != Status.CANCELLED.value
     )
-    waiting = lock_idle_lanes(tx, sa.select(jobs.c.lane).where(open_jobs))
     of_jobs = sa.select(jobs.c.lease_id).where(open_jobs, jobs.c.lease_id.is_not(None))
     lock_leases(tx, of_jobs)
+    waiting = lock_idle_lanes(tx, sa.select(jobs.c.lane).where(open_jobs))
+    lock_which(tx, whose.jobs, sa.or_(open_jobs, carries()))
     batches = tx.execute(sa.select(leases).where(leases.c.id.in_(of_jobs)).order_by(leases.c.id)).all()
-    rows = tx.execute(sa.select(jobs.c.no, jobs.c.committed_at).where(open_jobs).order_by(jobs.c.no).with_for_update()).all()
+    rows = tx.execute(sa.select(jobs.c.no, jobs.c.committed_at).where(open_jobs).order_by(jobs.c.no)).all()
     strip_payloads(tx, whose.jobs)
     uncommitted = jobs.c.committed_at.is_(None)
     values = {
@@ -244,6 +251,12 @@ def _cancel(tx: Connection, whose: Whose, *, now: datetime) -> list[list[Any]]:
     release_emptied(tx, [row.id for row in batches if not row.taken], now=now)
     count(tx, "turns_cancelled", sum(row.committed_at is None for row in rows))
     return [[row.id, row.epoch, row.stage, row.until.timestamp()] for row in batches if row.taken]
+
+
+def _results(tx: Connection, whose: Whose) -> int:
+    """Replies and other results of stages that jobs of the subject have."""
+    of_jobs = sa.select(jobs.c.id).where(whose.jobs)
+    return int(tx.execute(sa.select(sa.func.count()).where(stage_results.c.job_id.in_(of_jobs))).scalar_one())
 
 
 def _add_waits(tx: Connection, erasure: str, relay: Mapping[str, float]) -> None:

@@ -10,16 +10,16 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from memline.contracts.ids import derived_id
+from memline.contracts.index_object import Kind
 from memline.contracts.receipt import Status
 from memline.contracts.scope import SubjectKind
 from memline.ledger.changes import tell_erased
-from memline.ledger.outbox import requeue
+from memline.ledger.outbox import enqueue
 from memline.ledger.schema import (
     entities,
     entity_links,
@@ -37,7 +37,6 @@ from memline.ledger.schema import (
     messages,
     next_entity_vectors,
     next_vectors,
-    outbox,
     owners,
     postings,
     repeats,
@@ -96,11 +95,11 @@ class Whose:
         return self.before is None
 
 
-def erase_memories(tx: Connection, whose: Whose, erasure: str, *, now: datetime, waits: dict[str, float]) -> Counter[str]:
+def erase_memories(tx: Connection, whose: Whose, erasure: str, *, now: datetime) -> Counter[str]:
     """Removes a page of memories with what is made from them; by store, how many rows went. Empty: there is none left.
 
-    Tells the index, and remembers what it is told. *waits* takes the leases of relays that have these objects, and until when (seconds
-    since 1970). The caller holds the subject's lock, and its owners', exclusively.
+    Tells the index (`outbox.write_enqueued`), and remembers what it is told. The caller holds the subject's lock, and its owners',
+    exclusively.
     """
     removed: Counter[str] = Counter()
     page = tx.execute(
@@ -113,13 +112,13 @@ def erase_memories(tx: Connection, whose: Whose, erasure: str, *, now: datetime,
         return removed
     nos, ids = [row.no for row in page], [row.id for row in page]
     owner_nos = sorted({row.owner_no for row in page})
-    _tell_index(tx, erasure, "memory", whose.namespace, [(row.id, row.version) for row in page], now=now, waits=waits)
+    _tell_index(tx, erasure, "memory", whose.namespace, [(row.id, row.version) for row in page], now=now)
     tell_erased(tx, whose.namespace, [(row.id, row.version) for row in page], now=now)
     _forget_in_others(tx, owner_nos, ids)
     links = sa.delete(entity_links).where(entity_links.c.memory_no.in_(nos)).returning(entity_links.c.entity_no)
     linked = tx.execute(links).scalars().all()
     removed["entity_links"] += len(linked)
-    removed += _erase_entities(tx, erasure, whose.namespace, sorted(set(linked)), now=now, waits=waits)
+    removed += _erase_entities(tx, erasure, whose.namespace, sorted(set(linked)), now=now)
     for name, column in (
         ("postings", postings.c.memory_no),
         ("vectors", vectors.c.memory_no),
@@ -142,7 +141,7 @@ def erase_jobs(tx: Connection, whose: Whose, *, now: datetime) -> Counter[str]:
     """
     removed: Counter[str] = Counter()
     page = tx.execute(
-        sa.select(jobs.c.no, jobs.c.id, jobs.c.namespace, jobs.c.state).where(whose.jobs).order_by(jobs.c.no).limit(PAGE)
+        sa.select(jobs.c.no, jobs.c.id, jobs.c.namespace, jobs.c.state).where(whose.jobs).order_by(jobs.c.no).limit(PAGE).with_for_update()
     ).all()
     if not page:
         return removed
@@ -173,7 +172,7 @@ def erase_jobs(tx: Connection, whose: Whose, *, now: datetime) -> Counter[str]:
     return removed
 
 
-def erase_lanes(tx: Connection, whose: Whose, erasure: str, *, now: datetime, waits: dict[str, float]) -> Counter[str]:
+def erase_lanes(tx: Connection, whose: Whose, erasure: str, *, now: datetime) -> Counter[str]:
     """Removes the lanes of the subject of which nothing is left, what hangs on them, and owners that have no lane any more.
 
     To be called when there is no job and no memory any more.
@@ -190,7 +189,7 @@ def erase_lanes(tx: Connection, whose: Whose, erasure: str, *, now: datetime, wa
         return removed
     keys, owner_nos = [row.key for row in rows], sorted({row.owner_no for row in rows})
     left = tx.execute(sa.select(entities.c.no).where(entities.c.lane.in_(keys))).scalars().all()
-    removed += _erase_entities(tx, erasure, whose.namespace, sorted(left), now=now, waits=waits)
+    removed += _erase_entities(tx, erasure, whose.namespace, sorted(left), now=now)
     _keep_expectations(tx, keys, now=now)
     for name, column in (
         ("messages", messages.c.lane),
@@ -216,9 +215,7 @@ def _state_left(state: str) -> str:
     return state if state in (Status.SEARCHABLE, Status.FAILED, Status.CONFLICT) else Status.CANCELLED.value
 
 
-def _erase_entities(
-    tx: Connection, erasure: str, namespace: str, nos: Sequence[int], *, now: datetime, waits: dict[str, float]
-) -> Counter[str]:
+def _erase_entities(tx: Connection, erasure: str, namespace: str, nos: Sequence[int], *, now: datetime) -> Counter[str]:
     """Removes those entities that no memory names any more."""
     removed: Counter[str] = Counter()
     for start in range(0, len(nos), PAGE):
@@ -227,7 +224,7 @@ def _erase_entities(
         if not rows:
             continue
         some = [row.no for row in rows]
-        _tell_index(tx, erasure, "entity", namespace, [(row.id, row.version) for row in rows], now=now, waits=waits)
+        _tell_index(tx, erasure, "entity", namespace, [(row.id, row.version) for row in rows], now=now)
         for name, column in (
             ("entity_names", entity_names.c.entity_no),
             ("next_entity_vectors", next_entity_vectors.c.entity_no),
@@ -240,28 +237,18 @@ def _erase_entities(
 def _tell_index(
     tx: Connection,
     erasure: str,
-    kind: str,
+    kind: Kind,
     namespace: str,
     found: Sequence[tuple[str, int]],
     *,
     now: datetime,
-    waits: dict[str, float],
 ) -> None:
     ids = sorted(object_id for object_id, _ in found)
-    held = sa.select(outbox.c.lease, outbox.c.next_at).where(
-        outbox.c.kind == kind, outbox.c.object_id.in_(ids), outbox.c.lease.is_not(None)
-    )
-    for lease, until in tx.execute(held):
-        waits[lease] = max(waits.get(lease, 0.0), until.timestamp())
     tx.execute(
         insert(tx, erasure_objects).on_conflict_do_nothing(),
         [{"erasure": erasure, "kind": kind, "object_id": object_id, "namespace": namespace} for object_id in ids],
     )
-    rows: list[dict[str, Any]] = [
-        {"kind": kind, "object_id": object_id, "namespace": namespace, "version": version + 1, "queued_at": now, "next_at": now}
-        for object_id, version in sorted(found)
-    ]
-    tx.execute(requeue(insert(tx, outbox)), rows)
+    enqueue(tx, kind, {object_id: (namespace, version + 1) for object_id, version in found}, now=now, traces={})
 
 
 def _forget_in_others(tx: Connection, owner_nos: Sequence[int], ids: Sequence[str]) -> None:

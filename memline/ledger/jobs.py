@@ -16,9 +16,22 @@ from memline.contracts.receipt import Status
 from memline.contracts.scope import Scope
 from memline.contracts.turn import Message
 from memline.ledger.counters import count
+from memline.ledger.locks import lock_of_lanes
 from memline.ledger.schema import jobs, lanes
 
-__all__ = ["STAGES", "Job", "Stage", "fail_jobs", "jobs_of_lease", "list_jobs", "lock_jobs", "next_stage", "postpone_jobs", "retry_job"]
+__all__ = [
+    "STAGES",
+    "Job",
+    "Stage",
+    "fail_jobs",
+    "jobs_of_lease",
+    "list_jobs",
+    "lock_jobs",
+    "lock_which",
+    "next_stage",
+    "postpone_jobs",
+    "retry_job",
+]
 
 
 class Stage(StrEnum):
@@ -118,6 +131,16 @@ def lock_jobs(tx: Connection, lease_id: str) -> set[int]:
     return set(tx.execute(sa.select(jobs.c.no).where(jobs.c.lease_id == lease_id).order_by(jobs.c.no).with_for_update()).scalars())
 
 
+def lock_which(tx: Connection, *which: sa.ColumnElement[bool]) -> None:
+    """Locks the jobs for which *which* holds, in the order in which everybody locks jobs, before some of them are changed by statements
+    that keep no order: a relay may be about to lock the same ones.
+    """
+    if tx.dialect.name == "sqlite":
+        return
+    locked = sa.select(jobs.c.no).where(*which).order_by(jobs.c.no).with_for_update().subquery()
+    tx.execute(sa.select(sa.func.count()).select_from(locked)).scalar_one()
+
+
 def postpone_jobs(tx: Connection, found: Sequence[Job], *, next_at: datetime, spend: bool, alone: bool, reason: str) -> None:
     """Takes jobs out of their batch until *next_at*; *spend*: it was their own failure and costs an attempt."""
     values: dict[str, Any] = {"lease_id": None, "next_at": next_at, "alone": alone, "reason": reason}
@@ -147,15 +170,16 @@ def fail_jobs(tx: Connection, job_nos: Iterable[int], *, reason: str, now: datet
 def retry_job(tx: Connection, job_id: str, *, now: datetime) -> bool:
     """Puts a failed job back at the end of its lane's queue, at its stage; its seat in the conversation stays. False: it did not fail."""
     lane = tx.execute(sa.select(jobs.c.lane).where(jobs.c.id == job_id)).scalar_one_or_none()
-    if lane is None:
-        raise UnknownReceipt(f"No job {job_id} is in this ledger. `memline jobs` lists what is there.")
+    lock_of_lanes(tx, [] if lane is None else [lane])
     # the lane before the job, as everybody does: two retries at once are one after the other
     tx.execute(sa.select(lanes.c.key).where(lanes.c.key == lane).with_for_update(key_share=True))
     row = tx.execute(
         sa.select(jobs.c.no, jobs.c.lane, jobs.c.state, jobs.c.stage, jobs.c.finished_at, jobs.c.messages.is_(sa.null()).label("bare"))
         .where(jobs.c.id == job_id)
         .with_for_update()
-    ).one()
+    ).one_or_none()
+    if row is None:
+        raise UnknownReceipt(f"No job {job_id} is in this ledger. `memline jobs` lists what is there.")
     if row.finished_at is None or row.stage == Stage.DONE or row.state in (Status.CANCELLED, Status.CONFLICT):
         return False
     if row.bare:

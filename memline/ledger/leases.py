@@ -18,7 +18,7 @@ from memline.contracts import metrics
 from memline.contracts.errors import LeaseLost
 from memline.contracts.incidents import FailedJob
 from memline.ledger.counters import count
-from memline.ledger.jobs import Job, Stage, fail_jobs, jobs_of_lease, next_stage
+from memline.ledger.jobs import Job, Stage, fail_jobs, jobs_of_lease, lock_which, next_stage
 from memline.ledger.schema import jobs, lanes, leases
 from memline.ledger.session import when_committed
 
@@ -143,6 +143,7 @@ def end(tx: Connection, lease: Lease, *, now: datetime) -> None:
 
 def hand_back(tx: Connection, lease: Lease, *, now: datetime) -> None:
     """Ends a batch whose jobs are to be claimed again, where they stand."""
+    _lock_jobs(tx, [lease.id])
     tx.execute(sa.update(jobs).where(jobs.c.lease_id == lease.id).values(lease_id=None))
     _drop(tx, lease.id, now=now)
 
@@ -154,6 +155,7 @@ def hand_back_all(tx: Connection, worker: str, *, now: datetime) -> int:
     """
     held = sa.select(leases.c.id, leases.c.epoch, leases.c.stage, leases.c.alone).where(leases.c.taken, leases.c.worker == worker)
     rows = tx.execute(held.order_by(leases.c.id).with_for_update()).all()
+    _lock_jobs(tx, [row.id for row in rows])
     for row in rows:
         hand_back(tx, Lease(row.id, row.epoch, Stage(row.stage), row.alone), now=now)
     count(tx, "batches_handed_back", len(rows))
@@ -183,6 +185,11 @@ def release_emptied(tx: Connection, lease_ids: Sequence[str], *, now: datetime) 
     for lease_id in lease_ids:
         free_lanes(tx, lease_id, now=now, only_empty=True)
         tx.execute(sa.delete(leases).where(leases.c.id == lease_id, ~sa.exists().where(jobs.c.lease_id == lease_id)))
+
+
+def _lock_jobs(tx: Connection, lease_ids: Sequence[str]) -> None:
+    if lease_ids:
+        lock_which(tx, jobs.c.lease_id.in_(lease_ids))
 
 
 def _lock_lanes(tx: Connection, *which: sa.ColumnElement[bool]) -> Sequence[str]:
@@ -241,6 +248,7 @@ def dissolve_expired(tx: Connection, *, now: datetime, max_attempts: int, limit:
         .limit(limit)
         .with_for_update(skip_locked=True)
     ).all()
+    _lock_jobs(tx, [row.id for row in rows])
     for row in rows:
         found = jobs_of_lease(tx, row.id)
         single = row.alone or len(found) == 1

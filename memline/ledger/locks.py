@@ -3,7 +3,10 @@
 On PostgreSQL these are transaction advisory locks over a fixed number of keys, since they queue fairly and row locks do not; two
 subjects that share a key only wait a little more. SQLite needs none: BEGIN IMMEDIATE has one writer.
 
-Of rows, jobs are locked before the outbox's; `tests/chaos/test_no_deadlock.py` watches that no two writers wait for each other.
+Of rows the order is: batches (leases), idle lanes, jobs (by number), lanes of a batch whose jobs are locked, what hangs on jobs and
+memories, the outbox (memories before entities, by id), usage by day, and the counters at the very end (`session.before_commit`). A relay,
+a sweep and a reply of a model hold no lock of a subject, so these orders are what keeps them and the others from waiting for each other;
+`tests/integration/ledger/test_lock_order.py` holds pairs apart, `tests/chaos/test_no_deadlock.py` all of them.
 """
 
 from __future__ import annotations
@@ -13,8 +16,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from memline.contracts.scope import Subject
-from memline.ledger.schema import subjects
+from memline.contracts.scope import Scope, Subject
+from memline.ledger.schema import lanes, subjects
 
 __all__ = [
     "STRIPES",
@@ -23,6 +26,7 @@ __all__ = [
     "lock_all_subjects",
     "lock_claim",
     "lock_key",
+    "lock_of_lanes",
     "lock_one_of",
     "lock_owners",
     "lock_subjects",
@@ -37,6 +41,14 @@ _SUBJECT, _OWNER, _CLAIM = 0x6D656D31, 0x6D656D32, 0x6D656D33
 def lock_subjects(tx: Connection, found: Iterable[Subject], *, exclusive: bool = False) -> None:
     """Locks *found* until the transaction ends: shared by writers, exclusive by erase, delete_all and reset."""
     _lock(tx, _SUBJECT, (subject.key for subject in found), exclusive=exclusive)
+
+
+def lock_of_lanes(tx: Connection, keys: Iterable[str]) -> None:
+    """`lock_subjects` of the lanes with these keys, those that are there: whoever deletes them locks their jobs before the lanes."""
+    if tx.dialect.name == "sqlite":
+        return
+    scopes = sa.select(lanes.c.namespace, lanes.c.user_id, lanes.c.agent_id, lanes.c.run_id).where(lanes.c.key.in_(list(keys)))
+    lock_subjects(tx, {subject for row in tx.execute(scopes) for subject in Scope(*row).subjects})
 
 
 def lock_one_of(tx: Connection, alone: Subject, beside: Iterable[Subject]) -> None:

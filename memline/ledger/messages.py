@@ -10,12 +10,12 @@ from sqlalchemy.engine import Connection
 
 from memline.contracts.message import CONTEXT, CONTEXT_LIMIT, SOURCES, Message, cut
 from memline.contracts.receipt import Event
-from memline.ledger.jobs import Job, Stage
+from memline.ledger.jobs import Job, Stage, lock_which
 from memline.ledger.results import FACTS, load_results
 from memline.ledger.schema import jobs, memories, messages, stage_results
 from memline.ledger.session import insert
 
-__all__ = ["forget_sources", "save_messages", "strip_payloads", "window_before"]
+__all__ = ["carries", "forget_sources", "save_messages", "sources_of", "strip_payloads", "window_before"]
 
 #: Messages of a job by their place in the turn; None: it is not known which, so all that may be a source.
 _Which = frozenset[int] | None
@@ -86,13 +86,9 @@ class Source(Protocol):
     def job_id(self) -> str: ...
 
 
-def forget_sources(tx: Connection, rows: Sequence[Source], *, redact: bool = False, hidden_only: bool = False) -> None:
-    """Takes the messages that deleted memories came from out of their lanes, so that no model learns them again from there.
-
-    Those are the messages of the turn that made a memory and of turns that repeated it: the one that the extractor named, or all of its
-    user's and assistant's. One that another memory names is only hidden, and goes with the last of them; *redact*: it goes now.
-    *hidden_only*: of these turns only what was hidden before. The rest of a turn stays. A turn that is not saved yet does the same when it
-    is.
+def sources_of(tx: Connection, rows: Sequence[Source]) -> dict[str, _Which]:
+    """By job, the messages that memories which are about to be deleted came from: of the turn that made one and of turns that repeated it
+    the one that the extractor named, or all of its user's and assistant's. The jobs are locked: before the outbox, as everybody does.
     """
     by_lane: dict[str, set[str]] = {}
     for row in rows:
@@ -103,9 +99,20 @@ def forget_sources(tx: Connection, rows: Sequence[Source], *, redact: bool = Fal
         query = sa.select(jobs.c.id, jobs.c.outcome).where(jobs.c.lane == lane, sa.or_(jobs.c.id.in_(job_ids), repeats))
         turns |= {job_id: outcome for job_id, outcome in tx.execute(query) if outcome}
     withheld = _withheld(tx, turns, {row.id for row in rows})
-    ids = list(withheld)
+    if withheld:
+        lock_which(tx, jobs.c.id.in_(list(withheld)))
+    return withheld
+
+
+def forget_sources(tx: Connection, found: Mapping[str, _Which], *, redact: bool = False, hidden_only: bool = False) -> None:
+    """Takes the messages that deleted memories came from (`sources_of`) out of their lanes, so that no model learns them again from there.
+
+    One that another memory names is only hidden, and goes with the last of them; *redact*: it goes now. *hidden_only*: of these turns only
+    what was hidden before. The rest of a turn stays. A turn that is not saved yet does the same when it is.
+    """
+    ids = list(found)
     for start in range(0, len(ids), _CHUNK):
-        _forget(tx, {job_id: withheld[job_id] for job_id in ids[start : start + _CHUNK]}, redact=redact, hidden_only=hidden_only)
+        _forget(tx, {job_id: found[job_id] for job_id in ids[start : start + _CHUNK]}, redact=redact, hidden_only=hidden_only)
 
 
 def _forget(tx: Connection, withheld: Mapping[str, _Which], *, redact: bool, hidden_only: bool) -> None:
@@ -128,10 +135,14 @@ def _forget(tx: Connection, withheld: Mapping[str, _Which], *, redact: bool, hid
 
 
 def strip_payloads(tx: Connection, *which: sa.ColumnElement[bool]) -> None:
-    """Takes from jobs what they carried, with what the stages left for them."""
+    """Takes from jobs, which are locked, what they carried, with what the stages left for them."""
     tx.execute(sa.delete(stage_results).where(stage_results.c.job_id.in_(sa.select(jobs.c.id).where(*which))))
-    carries = sa.or_(jobs.c.messages.is_not(sa.null()), jobs.c.metadata.is_not(sa.null()), jobs.c.prompt.is_not(None))
-    tx.execute(sa.update(jobs).where(*which, carries).values(messages=sa.null(), metadata=sa.null(), prompt=None))
+    tx.execute(sa.update(jobs).where(*which, carries()).values(messages=sa.null(), metadata=sa.null(), prompt=None))
+
+
+def carries() -> sa.ColumnElement[bool]:
+    """The jobs that `strip_payloads` changes."""
+    return sa.or_(jobs.c.messages.is_not(sa.null()), jobs.c.metadata.is_not(sa.null()), jobs.c.prompt.is_not(None))
 
 
 def _withheld_of(tx: Connection, found: Sequence[Job]) -> tuple[dict[str, _Which], dict[str, _Which]]:

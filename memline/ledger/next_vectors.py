@@ -205,14 +205,15 @@ def move_in(tx: Connection, *, limit: int) -> int:
     if found.own is None or found.move is not None:
         return 0  # what is there is being gathered
     moved = 0
-    for kind in _KINDS:
-        table, number = _TABLES[kind]
-        page = tx.execute(_scopes(kind).order_by(number).limit(limit)).all()
+    pages = {kind: tx.execute(_scopes(kind).order_by(_TABLES[kind][1]).limit(limit)).all() for kind in _KINDS}
+    # of both kinds at once: subjects are before owners
+    scopes = {Scope(row.namespace, row.user_id, row.agent_id, row.run_id) for page in pages.values() for row in page}
+    lock_subjects(tx, {subject for scope in scopes for subject in scope.subjects})
+    lock_owners(tx, {scope.owner.key for scope in scopes})
+    for kind, page in pages.items():
         if not page:
             continue
-        scopes = [Scope(row.namespace, row.user_id, row.agent_id, row.run_id) for row in page]
-        lock_subjects(tx, {subject for scope in scopes for subject in scope.subjects})
-        lock_owners(tx, {scope.owner.key for scope in scopes})
+        table, number = _TABLES[kind]
         nos = [row.no for row in page]
         new = {"model": table.c.model, "vector": table.c.vector}
         if kind == "memory":

@@ -1,10 +1,16 @@
-"""The outbox: what the index still has to be shown, in which version. State, not operations: one row an object."""
+"""The outbox: what the index still has to be shown, in which version. State, not operations: one row an object.
+
+Its rows are locked by all in one order, memories before entities and each by id, since relays meet writers here: so what a transaction
+enqueues is written at its end (`session.before_commit`), and what has to be written before that (`retire`) are memories.
+"""
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
@@ -15,13 +21,15 @@ from memline.contracts.index_object import Kind, ObjectKey
 from memline.contracts.receipt import Status
 from memline.ledger.counters import count
 from memline.ledger.schema import jobs, memories, outbox
-from memline.ledger.session import insert, when_committed
+from memline.ledger.session import before_commit, insert, when_committed
 
 __all__ = [
     "OutboxRow",
+    "by_id",
     "claim_outbox",
     "disown",
     "enqueue",
+    "lock_all",
     "lock_rows",
     "mark_searchable",
     "next_due",
@@ -31,6 +39,7 @@ __all__ = [
     "requeue",
     "settle",
     "unsettled",
+    "write_enqueued",
 ]
 
 
@@ -52,7 +61,8 @@ def enqueue(
     now: datetime,
     traces: Mapping[str, str | None] | None = None,
 ) -> None:
-    """Writes that the index must see objects (id -> namespace, version). A row that is there already takes the newer version.
+    """Writes, as the transaction ends, that the index must see objects (id -> namespace, version). A row that is there already takes the
+    newer version.
 
     *traces*: the `traceparent` of objects (by id) whose change is traced; by default the span around is that of all.
 
@@ -62,21 +72,56 @@ def enqueue(
     if not namespace_by_id:
         return
     around = tracing.current()
-    tx.execute(
-        requeue(insert(tx, outbox)),
-        [
-            {
-                "kind": kind,
-                "object_id": object_id,
-                "namespace": namespace,
-                "version": version,
-                "queued_at": now,
-                "next_at": now,
-                "trace": around if traces is None else traces.get(object_id),
-            }
-            for object_id, (namespace, version) in sorted(namespace_by_id.items())
-        ],
-    )
+    gathered = _gathered.get(tx)
+    if gathered is None:
+        gathered = _gathered[tx] = {}
+        before_commit(tx, _RANK, partial(_write, gathered))
+    for object_id, (namespace, version) in namespace_by_id.items():
+        gathered[_NUMBER[kind], object_id] = {
+            "kind": kind,
+            "object_id": object_id,
+            "namespace": namespace,
+            "version": version,
+            "queued_at": now,
+            "next_at": now,
+            "trace": around if traces is None else traces.get(object_id),
+        }
+
+
+#: Before the counters: `session.before_commit`.
+_RANK = 1
+
+#: Ids a statement.
+_CHUNK = 1000
+
+#: The order in which kinds are locked.
+_NUMBER = {"memory": 0, "entity": 1}
+
+#: By transaction, the rows that it enqueued and that are not written yet, by number of the kind and id.
+_gathered: weakref.WeakKeyDictionary[Connection, dict[tuple[int, str], dict[str, Any]]] = weakref.WeakKeyDictionary()
+
+
+def _write(gathered: dict[tuple[int, str], dict[str, Any]], tx: Connection) -> None:
+    if gathered:
+        tx.execute(requeue(insert(tx, outbox)), [row for _, row in sorted(gathered.items())])
+        gathered.clear()
+
+
+def write_enqueued(tx: Connection) -> dict[str, datetime]:
+    """Writes now what the transaction has enqueued, its last rows; the leases of relays that have some of these, and until when.
+
+    No relay takes one of them any more until the transaction ends.
+    """
+    rows = _gathered.get(tx, {})
+    keys = [ObjectKey(row["kind"], row["namespace"], row["object_id"]) for row in rows.values()]
+    _write(rows, tx)
+    found: dict[str, datetime] = {}
+    for start in range(0, len(keys), _CHUNK):
+        for which in _by_kind(keys[start : start + _CHUNK]):
+            held = sa.select(outbox.c.lease, outbox.c.next_at).where(which, outbox.c.lease.is_not(None))
+            for lease, until in tx.execute(held):
+                found[lease] = max(found.get(lease, until), until)
+    return found
 
 
 def requeue(statement: Any) -> Any:
@@ -110,7 +155,7 @@ def claim_outbox(tx: Connection, *, lease: str, seconds: float, limit: int, now:
 
 
 def lock_rows(tx: Connection, rows: Sequence[OutboxRow]) -> None:
-    """Locks rows in the order in which `enqueue` does, before some of them are settled and others not.
+    """Locks rows in the one order, before some of them are settled and others not.
 
     Before them the jobs whose memories they show, which `mark_searchable` will change: who cancels or deletes locks jobs and then writes
     to the outbox, so the other way round the two would wait for each other.
@@ -118,7 +163,18 @@ def lock_rows(tx: Connection, rows: Sequence[OutboxRow]) -> None:
     shown = sa.select(memories.c.job_id).where(memories.c.id.in_([row.key.id for row in rows if row.key.kind == "memory"]))
     tx.execute(sa.select(jobs.c.no).where(jobs.c.id.in_(shown)).order_by(jobs.c.no).with_for_update()).all()
     for which in _by_kind(row.key for row in rows):
-        tx.execute(sa.select(outbox.c.object_id).where(which).order_by(outbox.c.object_id).with_for_update()).all()
+        tx.execute(sa.select(outbox.c.object_id).where(which).order_by(by_id(tx)).with_for_update()).all()
+
+
+def lock_all(tx: Connection, which: sa.ColumnElement[bool]) -> None:
+    """Locks the rows for which *which* holds, in the one order."""
+    for kind in _NUMBER:
+        tx.execute(sa.select(outbox.c.object_id).where(outbox.c.kind == kind, which).order_by(by_id(tx)).with_for_update()).all()
+
+
+def by_id(tx: Connection) -> sa.ColumnElement[str]:
+    """The order of ids by their bytes, as Python and the other tables have it, whatever the database's locale is."""
+    return outbox.c.object_id if tx.dialect.name == "sqlite" else outbox.c.object_id.collate("C")
 
 
 def settle(tx: Connection, rows: Iterable[OutboxRow], *, lease: str) -> list[str]:
@@ -228,11 +284,14 @@ def outbox_size(connection: Connection) -> tuple[int, int]:
 
 
 def _by_kind(keys: Iterable[ObjectKey]) -> list[sa.ColumnElement[bool]]:
-    """Conditions that find rows by their primary key, one a kind, entities first (SQLite scans for a list of pairs)."""
+    """Conditions that find rows by their primary key, one a kind, memories first (SQLite scans for a list of pairs)."""
     found: dict[str, list[str]] = {}
     for key in keys:
         found.setdefault(key.kind, []).append(key.id)
-    return [sa.and_(outbox.c.kind == kind, outbox.c.object_id.in_(ids)) for kind, ids in sorted(found.items())]
+    return [
+        sa.and_(outbox.c.kind == kind, outbox.c.object_id.in_(ids))
+        for kind, ids in sorted(found.items(), key=lambda each: _NUMBER[each[0]])
+    ]
 
 
 def _leases(which: sa.ColumnElement[bool]) -> sa.Select[Any]:

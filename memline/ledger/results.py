@@ -19,6 +19,7 @@ from memline.ledger.session import insert
 __all__ = [
     "FACTS",
     "NOTES",
+    "hold_jobs",
     "insert_new",
     "keep_replies",
     "keep_results",
@@ -40,6 +41,14 @@ def keep_replies(tx: Connection, stage: str, replies: Mapping[str, tuple[int, st
     """`store_replies` for who holds no lock on the jobs: a job that was cancelled meanwhile keeps nothing of what was said."""
     there = set(tx.execute(_THERE, {"ids": list(replies)}).scalars())
     store_replies(tx, stage, {job_id: reply for job_id, reply in replies.items() if job_id in there}, now=now)
+
+
+def hold_jobs(tx: Connection, job_ids: Sequence[str]) -> None:
+    """For who writes results of several jobs in several steps and holds no lock on them: keeps all of them from being erased, locked in the
+    order in which everybody locks jobs. To be called first in the transaction.
+    """
+    if job_ids and tx.dialect.name != "sqlite":
+        tx.execute(_THERE, {"ids": list(job_ids)}).all()
 
 
 def open_jobs(*columns: sa.ColumnElement[Any]) -> sa.Select[Any]:

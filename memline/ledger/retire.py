@@ -24,7 +24,7 @@ from memline.ledger.changes import tell_retired
 from memline.ledger.history import HistoryMode, redact_history
 from memline.ledger.locks import lock_owners, lock_subjects
 from memline.ledger.memories import MemoryRow, load_memory
-from memline.ledger.messages import forget_sources
+from memline.ledger.messages import forget_sources, sources_of
 from memline.ledger.outbox import enqueue, requeue
 from memline.ledger.schema import (
     entities,
@@ -92,11 +92,11 @@ def delete_memories(
 
     The caller holds the subjects' locks and the owners'.
     """
+    sources = sources_of(tx, rows)
     for start in range(0, len(rows), _CHUNK):
-        some = rows[start : start + _CHUNK]
-        which = memories.c.no.in_([row.no for row in some])
+        which = memories.c.no.in_([row.no for row in rows[start : start + _CHUNK]])
         retire(tx, which, actor=actor, reason=reason, now=now, redact=redact, keep=keep)
-        forget_sources(tx, some, redact=redact)
+    forget_sources(tx, sources, redact=redact)
 
 
 def retire(
@@ -158,18 +158,19 @@ def drop_unnamed(tx: Connection, entity_nos: set[int], *, now: datetime) -> None
 
 def _redact_deleted(tx: Connection, namespace: str, memory_id: str, within: ScopeIds | None) -> bool:
     """Redacts a memory that is deleted already; False where there is none."""
+    deleted = (memories.c.id == memory_id, memories.c.namespace == namespace, memories.c.state == "deleted", *bounded(memories, within))
+    scope = tx.execute(sa.select(memories.c.user_id, memories.c.agent_id, memories.c.run_id).where(*deleted)).one_or_none()
+    if scope is None:
+        return False
+    lock_subjects(tx, Scope(namespace, *scope).subjects)
     hashes = {"md5": "", "content_hash": "", "digest": ""}
     done = tx.execute(
-        sa.update(memories)
-        .where(memories.c.id == memory_id, memories.c.namespace == namespace, memories.c.state == "deleted")
-        .where(*bounded(memories, within))
-        .values(hashes)
-        .returning(memories.c.id, memories.c.lane, memories.c.job_id)
+        sa.update(memories).where(*deleted).values(hashes).returning(memories.c.id, memories.c.lane, memories.c.job_id)
     ).one_or_none()
     if done is None:
         return False
     redact_history(tx, [memory_id])
-    forget_sources(tx, [done], redact=True, hidden_only=True)
+    forget_sources(tx, sources_of(tx, [done]), redact=True, hidden_only=True)
     return True
 
 

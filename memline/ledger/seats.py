@@ -15,6 +15,7 @@ from sqlalchemy.engine import Connection
 
 from memline.contracts.scope import Scope
 from memline.ledger.counters import count
+from memline.ledger.locks import lock_of_lanes
 from memline.ledger.pairs import has_pair
 from memline.ledger.schema import jobs, lane_numbers, lane_producers, lanes, owners
 from memline.ledger.session import insert
@@ -63,16 +64,17 @@ def ensure_lanes(tx: Connection, scopes: Sequence[Scope], *, now: datetime) -> N
     if not missing:
         return
     by_key = {scope.owner.key: scope.owner for scope in missing}
-    tx.execute(
-        insert(tx, owners).on_conflict_do_nothing(index_elements=["key"]),
-        [
-            {"key": key, "namespace": owner.namespace, "user_id": owner.user_id, "agent_id": owner.agent_id, "run_id": owner.run_id}
-            for key, owner in sorted(by_key.items())
-        ],
-    )
-    numbers: dict[str, int] = {
-        key: no for key, no in tx.execute(sa.select(owners.c.key, owners.c.no).where(owners.c.key.in_(list(by_key))))
-    }
+    numbers: dict[str, int] = {}
+    while len(numbers) < len(by_key):  # an erasure of another lane may just have removed an owner that had no other
+        tx.execute(
+            insert(tx, owners).on_conflict_do_nothing(index_elements=["key"]),
+            [
+                {"key": key, "namespace": owner.namespace, "user_id": owner.user_id, "agent_id": owner.agent_id, "run_id": owner.run_id}
+                for key, owner in sorted(by_key.items())
+            ],
+        )
+        found_owners = sa.select(owners.c.key, owners.c.no).where(owners.c.key.in_(list(by_key))).order_by(owners.c.key)
+        numbers = {key: no for key, no in tx.execute(found_owners.with_for_update(read=True, key_share=True))}
     tx.execute(
         insert(tx, lanes).on_conflict_do_nothing(index_elements=["key"]),
         [
@@ -240,6 +242,7 @@ def release_held(tx: Connection, *, now: datetime, limit: int = 200) -> int:
     due_lanes = sorted(set(tx.execute(due).scalars()))
     if not due_lanes:
         return 0
+    lock_of_lanes(tx, due_lanes)
     seats = lock_lanes(tx, due_lanes)
     held = tx.execute(
         sa.select(jobs.c.lane, jobs.c.producer, jobs.c.number)

@@ -20,7 +20,7 @@ from sqlalchemy.exc import ArgumentError, DatabaseError, OperationalError, Timeo
 
 from memline.contracts.errors import ConfigurationError, MissingPackage, ServiceUnavailable
 
-__all__ = ["BUSY_TIMEOUT", "Ledger", "insert", "when_committed"]
+__all__ = ["BUSY_TIMEOUT", "Ledger", "before_commit", "insert", "when_committed"]
 
 #: Seconds that a SQLite writer waits for another process before it gives up.
 BUSY_TIMEOUT = 30.0
@@ -113,12 +113,14 @@ class Ledger:
         if not self.is_sqlite:
             with self._named_errors(), self.engine.begin() as connection:
                 yield connection
+                _write_last(connection)
             _tell(connection)
             return
         with self._writer, self._named_errors(), self.engine.connect() as connection:
             connection = connection.execution_options(**{_WRITE: True})
             with connection.begin():
                 yield connection
+                _write_last(connection)
         _tell(connection)
 
     def close(self) -> None:
@@ -138,7 +140,7 @@ class Ledger:
             if getattr(cause, "sqlstate", None) in _OWN_FAULT:
                 raise
             raise ServiceUnavailable(
-                f"The ledger at {self.shown_url} does not answer ({_first_line(cause)}). Nothing was written."
+                f"The ledger at {self.shown_url} does not answer ({_first_line(cause)}). Nothing was written.{_to_do(cause)}"
             ) from error
         except (DatabaseError, sqlite3.DatabaseError) as error:
             cause = error.orig if isinstance(error, DatabaseError) else error
@@ -157,6 +159,27 @@ class Ledger:
 def when_committed(tx: Connection, call: Callable[[], None]) -> None:
     """Calls *call* after the commit of a `Ledger.write`; never where it is rolled back, or where the process dies first."""
     _after.setdefault(tx, []).append(call)
+
+
+def before_commit(tx: Connection, rank: int, call: Callable[[Connection], None]) -> None:
+    """Calls *call* with the transaction of a `Ledger.write`, when its block has ended well: for rows that many write, and that are so
+    locked in one order by all, and for a moment only. Those of a lower *rank* are written first. It must not keep the transaction."""
+    _last.setdefault(tx, []).append((rank, call))
+
+
+def _write_last(tx: Connection) -> None:
+    for _, call in sorted(_last.pop(tx, ()), key=lambda each: each[0]):
+        call(tx)
+
+
+def _to_do(cause: object) -> str:
+    """What helps where a SQLite file can't be used as it lies there; it is written beside also where it is only read."""
+    code = getattr(cause, "sqlite_errorcode", 0) & 0xFF
+    if code == sqlite3.SQLITE_FULL:
+        return " Make room on its disk."
+    if code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
+        return " Let this user write the file and its folder (memline does so to read, too), or name another one."
+    return ""
 
 
 def _tell(tx: Connection) -> None:
@@ -206,6 +229,8 @@ def _sqlite_begin(connection: Connection) -> None:
 _ledgers: weakref.WeakSet[Ledger] = weakref.WeakSet()
 #: By transaction, what is to be called after it.
 _after: weakref.WeakKeyDictionary[Connection, list[Callable[[], None]]] = weakref.WeakKeyDictionary()
+#: By transaction, what is written at its end.
+_last: weakref.WeakKeyDictionary[Connection, list[tuple[int, Callable[[Connection], None]]]] = weakref.WeakKeyDictionary()
 
 
 def _after_fork_in_child() -> None:

@@ -122,7 +122,10 @@ def end_erased(tx: Connection, turns: Sequence[MarkedTurn], *, now: datetime, st
     """Writes of turns that they ended, and which numbers they used; nothing else of them. How many are new."""
     if not turns:
         return 0
-    rows = [{"turn_id": turn.id, "namespace": turn.namespace, "state": state.value, "at": now} for turn in turns]
+    rows = [
+        {"turn_id": turn.id, "namespace": turn.namespace, "state": state.value, "at": now}
+        for turn in sorted(turns, key=lambda turn: turn.id)
+    ]
     new = 0
     for start in range(0, len(rows), 500):
         statement = insert(tx, erased_turns).values(rows[start : start + 500]).on_conflict_do_nothing(index_elements=["turn_id"])

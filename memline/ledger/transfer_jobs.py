@@ -19,7 +19,7 @@ from memline.contracts.ids import derived_id, digest_of
 from memline.contracts.portable import PortableMemory
 from memline.contracts.receipt import Event, Status
 from memline.contracts.scope import Scope
-from memline.ledger.jobs import Stage
+from memline.ledger.jobs import Stage, lock_which
 from memline.ledger.locks import epoch_sums
 from memline.ledger.schema import jobs, lanes, memories
 from memline.ledger.seats import ensure_lanes
@@ -96,6 +96,7 @@ class Seats:
 
     def _load(self, wanted: dict[str, PortableMemory]) -> None:
         ids = sorted(wanted)
+        lock_which(self._tx, jobs.c.id.in_(ids))
         for start in range(0, len(ids), 500):
             some = ids[start : start + 500]
             last = sa.select(memories.c.job_id, sa.func.max(memories.c.ordinal)).where(memories.c.job_id.in_(some))

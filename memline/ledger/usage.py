@@ -44,6 +44,8 @@ class Used:
     tokens_out: int
     nanodollars: int
     unpriced: int
+    #: Kept by job alone: also who bears a part of a call, and not the call itself, knows whether its price is known.
+    priced: bool = True
 
 
 def add_usage(tx: Connection, found: Sequence[Used], *, now: datetime) -> None:
@@ -68,7 +70,7 @@ def keep_usage_of_jobs(tx: Connection, used: Mapping[str, Sequence[Used]], *, no
         return
     rows: list[dict[str, Any]] = []
     for job_id, number in tx.execute(_EARLIER, {"ids": ids}):
-        body = json.dumps([_columns(each) for each in used[job_id]], ensure_ascii=False)
+        body = json.dumps([_columns(each) | ({} if each.priced else {"priced": False}) for each in used[job_id]], ensure_ascii=False)
         rows.append({"job_id": job_id, "stage": _OF_JOB, "ask": number, "body": body, "stored_at": now})
     while rows:
         # a worker whose lease ran out may keep what its call used at the same time: both are kept, one after the other
@@ -77,12 +79,17 @@ def keep_usage_of_jobs(tx: Connection, used: Mapping[str, Sequence[Used]], *, no
 
 
 def usage_of_job(connection: Connection, job_id: str) -> list[dict[str, Any]]:
-    """What the calls of a job used, by kind and model; empty where it made none, or where they are no longer kept."""
+    """What the calls of a job used, by kind and model; empty where it made none, or where they are no longer kept.
+
+    Of several jobs asked in one call the first has the call, all have their part of the tokens; `priced`: the price of all of it is known.
+    """
     query = sa.select(stage_results.c.body).where(stage_results.c.job_id == job_id, stage_results.c.stage == _OF_JOB)
     sums: dict[tuple[str, str], dict[str, Any]] = {}
     bodies = connection.execute(query.order_by(stage_results.c.ask)).scalars()
     for raw in (each for body in bodies for each in json.loads(body)):
-        row = sums.setdefault((raw["call"], raw["model"]), {"call": raw["call"], "model": raw["model"], **dict.fromkeys(_SUMS, 0)})
+        nothing = {"call": raw["call"], "model": raw["model"], **dict.fromkeys(_SUMS, 0), "priced": True}
+        row = sums.setdefault((raw["call"], raw["model"]), nothing)
+        row["priced"] &= raw.get("priced", True)
         for name in _SUMS:
             row[name] += raw[name]
     return list(sums.values())

@@ -16,7 +16,7 @@ from memline.contracts.clock import Clock
 from memline.contracts.errors import ServiceUnavailable
 from memline.contracts.ids import IdSource
 from memline.contracts.index_object import Kind, ObjectKey
-from memline.ledger.outbox import OutboxRow, lock_rows, release, settle
+from memline.ledger.outbox import OutboxRow, by_id, lock_rows, release, settle
 from memline.ledger.schema import entities, erasure_objects, memories, outbox
 from memline.ledger.session import Ledger
 from memline.search.index.port import Index, Write
@@ -74,7 +74,7 @@ def _take(ledger: Ledger, kind: Kind, page: sa.ColumnElement[bool], *, lease: st
     now = clock.now()
     free = sa.and_(page, sa.or_(outbox.c.lease.is_(None), outbox.c.next_at <= now))
     with ledger.write() as tx:
-        locked = sa.select(outbox).where(free).order_by(outbox.c.object_id).with_for_update()
+        locked = sa.select(outbox).where(free).order_by(by_id(tx)).with_for_update()
         rows = [OutboxRow(ObjectKey(kind, row.namespace, row.object_id), row.version, row.attempts) for row in tx.execute(locked)]
         if rows:
             mine = sa.and_(outbox.c.kind == kind, outbox.c.object_id.in_([row.key.id for row in rows]))

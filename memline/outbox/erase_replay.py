@@ -16,6 +16,7 @@ from memline.contracts.errors import ConfigurationError
 from memline.ledger.counters import count
 from memline.ledger.erase import put_tombstone, remove_rows, value_of
 from memline.ledger.erase_rows import Whose
+from memline.ledger.jobs import lock_which
 from memline.ledger.locks import lock_key
 from memline.ledger.schema import erasure_objects, jobs, ledger_meta, subjects, tombstones
 from memline.ledger.session import Ledger, insert
@@ -110,4 +111,5 @@ def _raise_to(tx: Connection, key: str, epoch: int, whose: Whose | None) -> None
     tx.execute(statement.on_conflict_do_update(index_elements=["key"], set_={"epoch": epoch}))
     if whose is not None:
         open_jobs = sa.and_(jobs.c.lane.in_(whose.lane_keys), jobs.c.finished_at.is_(None))
+        lock_which(tx, open_jobs)
         tx.execute(sa.update(jobs).where(open_jobs).values(epochs=jobs.c.epochs + (epoch - before)))

@@ -14,7 +14,7 @@ from memline.contracts.errors import ProviderUnavailable
 from memline.contracts.fact import Analysis
 from memline.ledger.entities import known_names
 from memline.ledger.jobs import Job
-from memline.ledger.results import keep_replies, keep_results, load_replies, load_results, store_results
+from memline.ledger.results import hold_jobs, keep_replies, keep_results, load_replies, load_results, store_results
 from memline.pipeline.embedding import CHUNK, embed_texts, vector_bytes
 from memline.pipeline.extract import FACTS
 from memline.pipeline.paid import paid_call
@@ -73,6 +73,7 @@ def prepare(parts: Parts, batch: Batch) -> Prepared:
         away = made.stopped
         lost = list(failures) if isinstance(away, ProviderUnavailable) and away.answer_lost else []
         with parts.ledger.write() as tx:
+            hold_jobs(tx, [job.id for job in wanted])
             keep_results(tx, _name(parts), new, now=parts.clock.now())
             _keep_parts(tx, parts, parted)
             paid.settle(tx, lost=lost, failed=failures)

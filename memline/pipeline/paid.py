@@ -17,6 +17,7 @@ from memline.language.usage import Use, embedded, metered, total
 from memline.ledger.calls import begin_calls, drop_calls
 from memline.ledger.counters import count
 from memline.ledger.jobs import Job
+from memline.ledger.results import hold_jobs
 from memline.ledger.usage import Used, add_usage, keep_usage_of_jobs
 from memline.pipeline.parts import Parts
 
@@ -38,8 +39,9 @@ class Paid:
     def settle(self, tx: Connection, *, lost: Collection[str] = (), failed: Collection[str] = ()) -> None:
         """Writes what the call used, to its jobs in equal parts and to the day of their namespaces, and that it has ended.
 
-        To be called last in the transaction. *lost*: ids of jobs whose answer may be lost, so that a next call of theirs is a repetition;
-        *failed*: of those that got no answer, whose earlier outages are remembered. Nothing where nothing was noted.
+        To be called last in a transaction that begins with `hold_jobs`, where there are several. *lost*: ids of jobs whose answer may be
+        lost, so that a next call of theirs is a repetition; *failed*: of those that got no answer, whose earlier outages are remembered.
+        Nothing where nothing was noted.
         """
         if not self.jobs or not self.paid:
             return
@@ -87,9 +89,11 @@ def paid_call(
         error.call = call
         found.uses = [*uses, *_made_again(found, model)]
         tell_metrics(parts.prices, call, found.uses)
-        lost = ids if isinstance(error, ProviderUnavailable) and error.answer_lost else []
+        away = error if isinstance(error, ProviderUnavailable) else None
+        lost = ids if away is not None and away.answer_lost else []
         with parts.ledger.write() as tx:
-            found.settle(tx, lost=lost)
+            hold_jobs(tx, ids)
+            found.settle(tx, lost=lost, failed=[] if away is None else ids)  # also where an earlier try was answered, with nothing of use
         raise
     found.uses = [*(uses or ([] if model is None else [Use(model)])), *_made_again(found, model)]
     tell_metrics(parts.prices, call, found.uses)
@@ -101,11 +105,12 @@ def embedded_for(parts: Parts, namespace: str, texts: Sequence[str]) -> Vectors:
     Raises what the embedder raises, and ProviderRefused for vectors that are none.
     """
     with metered() as uses:
-        vectors = checked_vectors(parts.embedder, embedded(parts.embedder, texts), len(texts))
-    if parts.embedder.paid:
-        with parts.ledger.write() as tx:
-            settle_uses(tx, parts, "embed", namespace, uses)
-    return vectors
+        try:
+            return checked_vectors(parts.embedder, embedded(parts.embedder, texts), len(texts))
+        finally:  # also of a call that failed: its server may have charged for it
+            if parts.embedder.paid and uses:
+                with parts.ledger.write() as tx:
+                    settle_uses(tx, parts, "embed", namespace, uses)
 
 
 def settle_uses(tx: Connection, parts: Parts, call: str, namespace: str, uses: Sequence[Use]) -> None:
@@ -162,6 +167,7 @@ def _used(prices: Prices, namespace: str, call: str, use: Use) -> Used:
         use.tokens_out,
         cost or 0,
         use.calls if cost is None else 0,
+        priced=cost is not None or not (use.calls or use.tokens_in or use.tokens_out),
     )
 
 

@@ -21,7 +21,7 @@ from memline.contracts.errors import ReplyUnreadable
 from memline.contracts.ids import derived_id
 from memline.language.ports import Vectors
 from memline.ledger.jobs import Job
-from memline.ledger.results import keep_replies, load_replies
+from memline.ledger.results import hold_jobs, keep_replies, load_replies
 from memline.ledger.schema import stage_results
 from memline.pipeline.asking import STAGE, Extraction, StoredReply
 from memline.pipeline.contexts import NEAREST, plain_request, said_in, with_context
@@ -94,6 +94,7 @@ def ask_unit(parts: Parts, jobs: Sequence[Job], vectors: Mapping[str, Vectors]) 
     stored = StoredReply(reply, requests[0].known, extractor.name)
     body = json.dumps({"unit": [job.id for job in jobs], "body": stored.to_body()}, ensure_ascii=False)
     with parts.ledger.write() as tx:
+        hold_jobs(tx, [job.id for job in jobs])
         keep_replies(tx, _STAGE, {jobs[0].id: (0, body)}, now=parts.clock.now())
         paid.settle(tx)
     failpoints.hit("extract.after_store")

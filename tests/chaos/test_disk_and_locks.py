@@ -34,7 +34,7 @@ import sqlite3, sys, time
 connection = sqlite3.connect(sys.argv[1], isolation_level=None)
 connection.execute("BEGIN IMMEDIATE")
 print("held", flush=True)
-time.sleep(float(sys.argv[2]))
+time.sleep(float(sys.argv[2])) if sys.argv[2] else sys.stdin.readline()
 connection.execute("ROLLBACK")
 """
 
@@ -57,7 +57,7 @@ for number in range(int(sys.argv[2])):
         error = str(refused)
         break
 if not most:
-    memory.flush(60)
+    memory.flush(240)
 print(json.dumps({"accepted": accepted, "error": error}), flush=True)
 """
 
@@ -76,11 +76,14 @@ def settings(home: Path) -> Settings:
 
 
 @contextmanager
-def held(file: Path, seconds: float) -> Iterator[None]:
-    """While another process holds the write lock of a SQLite file, for *seconds*."""
-    with subprocess.Popen([sys.executable, "-c", _HOLD, str(file), str(seconds)], stdout=subprocess.PIPE, text=True) as holder:
-        assert holder.stdout is not None and holder.stdout.readline() == "held\n"
+def held(file: Path, seconds: float | None = None) -> Iterator[None]:
+    """While another process holds the write lock of a SQLite file, for *seconds*; else until the block has ended."""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    command = [sys.executable, "-c", _HOLD, str(file), "" if seconds is None else str(seconds)]
+    with subprocess.Popen(command, text=True, **pipes) as holder:
+        assert holder.stdin is not None and holder.stdout is not None and holder.stdout.readline() == "held\n"
         yield
+        holder.stdin.close()
         assert holder.wait(60) == 0
 
 
@@ -94,7 +97,7 @@ def add_in_a_child(home: Path, *, most_bytes: int, turns: int, **variables: str)
         **variables,
     }
     child = subprocess.run(
-        [sys.executable, "-c", _ADD, str(most_bytes), str(turns)], env=environment, capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-c", _ADD, str(most_bytes), str(turns)], env=environment, capture_output=True, text=True, timeout=300, check=False
     )
     assert child.returncode == 0, child.stderr
     found: dict[str, object] = json.loads(child.stdout)
@@ -111,38 +114,38 @@ def test_20_adds_wait_while_another_process_holds_the_write_lock_for_3_seconds(t
         memory.add("Box 0", user_id="ann", infer=False, wait=True)
         with held(tmp_path / "ledger.db", 3), ThreadPoolExecutor(8) as pool:
             receipts = list(pool.map(lambda n: memory.add(f"Box {n}", user_id=f"user-{n % 4}", infer=False), range(1, 21)))
-        assert [receipt.wait(60).status for receipt in receipts] == [Status.SEARCHABLE] * 20
-        memory.flush(30)
+        assert [receipt.wait(120).status for receipt in receipts] == [Status.SEARCHABLE] * 20
+        memory.flush(120)
         texts = sorted(row.text for row in table(memory._house.ledger, memories))
         assert texts == sorted(f"Box {n}" for n in range(21))
         assert sound(memory)
 
 
 def test_a_lock_that_is_held_too_long_is_a_clear_error_and_nothing_is_half(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session, "BUSY_TIMEOUT", 0.3)
+    monkeypatch.setattr(session, "BUSY_TIMEOUT", 2.0)
     with Memory(settings=settings(tmp_path)) as memory:
         memory.add("Box 0", user_id="ann", infer=False, wait=True)
-        with held(tmp_path / "ledger.db", 2):
+        with held(tmp_path / "ledger.db"):
             with pytest.raises(ServiceUnavailable, match=r"ledger\.db does not answer \(database is locked\)\. Nothing was written\."):
                 memory.add("Box 1", user_id="ann", infer=False)
             assert len(memory.search("Box", filters={"user_id": "ann"})["results"]) == 1  # readers do not wait
         assert [row.number for row in table(memory._house.ledger, jobs)] == [table(memory._house.ledger, jobs)[0].number]
-        assert memory.add("Box 2", user_id="ann", infer=False).wait(60).status is Status.SEARCHABLE
-        memory.flush(30)
+        assert memory.add("Box 2", user_id="ann", infer=False).wait(120).status is Status.SEARCHABLE
+        memory.flush(120)
         assert sorted(row.text for row in table(memory._house.ledger, memories)) == ["Box 0", "Box 2"]
         assert sound(memory)
 
 
 def test_an_accepted_turn_outlives_a_lock_that_is_held_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its stages fail while the lock is held, no memory is to be seen, and it goes on by itself."""
-    monkeypatch.setattr(session, "BUSY_TIMEOUT", 0.2)
+    monkeypatch.setattr(session, "BUSY_TIMEOUT", 1.5)
     with Memory(settings=settings(tmp_path)) as memory:
         memory.add("Box 0", user_id="ann", infer=False, wait=True)
         receipt = memory.add("Box 1", user_id="ann", infer=False)
-        with held(tmp_path / "ledger.db", 2):
+        with held(tmp_path / "ledger.db", 4):
             pass
-        assert receipt.wait(60).status is Status.SEARCHABLE
-        memory.flush(30)
+        assert receipt.wait(120).status is Status.SEARCHABLE
+        memory.flush(120)
         assert sound(memory)
 
 
@@ -166,7 +169,7 @@ def test_a_pool_that_stays_full_is_a_clear_error(postgres_url: str) -> None:
         with ledger.read(), ThreadPoolExecutor(1) as other, ledger.engine.connect():
             refused = other.submit(accept, parts, make_turn("Box 1"))
             with pytest.raises(ServiceUnavailable, match=r"All connections of this process .* are in use.* Nothing was written\."):
-                refused.result(30)
+                refused.result(60)
         assert table(ledger, jobs) == []
         accept(parts, make_turn("Box 2"))
         run_all(parts)
@@ -180,7 +183,7 @@ def test_a_full_disk_is_a_clear_error_and_the_ledger_is_whole_afterwards(tmp_pat
     found = add_in_a_child(tmp_path, most_bytes=1_500_000, turns=5000)
     accepted = found["accepted"]
     assert isinstance(accepted, list) and 0 < len(accepted) < 5000
-    assert "does not answer" in str(found["error"]) and str(found["error"]).endswith("Nothing was written.")
+    assert "does not answer" in str(found["error"]) and "Nothing was written." in str(found["error"])
     assert "paper" not in str(found["log"])
     with closing(sqlite3.connect(tmp_path / "ledger.db")) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
@@ -224,7 +227,7 @@ def test_readers_see_whole_turns_while_the_disk_is_slow(tmp_path: Path) -> None:
         reader.start()
         try:
             said = [{"role": "user", "content": f"Box {n}"} for n in range(5)]
-            memory.add(said, user_id="ann", infer=False, wait=True, timeout=60)
+            memory.add(said, user_id="ann", infer=False, wait=True, timeout=120)
         finally:
             over.set()
             reader.join()

@@ -67,7 +67,7 @@ def test_no_two_writers_wait_for_each_other(tmp_path: Path, redis_server: RedisS
         for caller in callers:
             caller.start()
         for caller in callers:
-            caller.join(WRITE_FOR + 60)
+            caller.join(WRITE_FOR + 240)
         assert not any(caller.is_alive() for caller in callers) and wrong == []
         with stack.memory() as memory:
             memory.flush(300)

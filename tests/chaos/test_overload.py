@@ -21,6 +21,7 @@ TURNS, SCOPES = 300, 60
 
 def test_no_lease_runs_out_while_turns_wait(tmp_path: Path, redis_server: RedisServer, postgres_server: PostgresServer) -> None:
     slow = {
+        "MEMLINE_LEASE": "10",
         "MEMLINE_EXTRACTOR": "model",
         "MEMLINE_CHAT_MODEL": "tests.chaos.small_parts:SlowChat",
         "MEMLINE_EMBEDDER": "tests.chaos.small_parts:SmallEmbedder",
@@ -28,14 +29,14 @@ def test_no_lease_runs_out_while_turns_wait(tmp_path: Path, redis_server: RedisS
         "MEMLINE_BATCH": "8",
     }
     with celery_stack(tmp_path, redis_server, postgres_server, **slow) as stack, stack.memory() as memory:
-        # All at once: what one worker needs about twenty seconds for arrives within two, and every lease lasts four.
+        # All at once: what one worker needs about twenty seconds for arrives within two, and every lease lasts ten.
         receipts = [memory.add(f"I bought lamp number {number}.", user_id=f"user-{number % SCOPES}") for number in range(TURNS)]
         ledger = Ledger(stack.variables["MEMLINE_LEDGER_URL"])
         most_out = 0
         while any(not receipt.refresh().status.ended for receipt in receipts[-SCOPES:]):
             with ledger.read() as connection:
                 most_out = max(most_out, connection.execute(sa.select(sa.func.count()).select_from(leases)).scalar_one())
-        assert {receipt.wait(60).status for receipt in receipts} == {Status.SEARCHABLE}
+        assert {receipt.wait(240).status for receipt in receipts} == {Status.SEARCHABLE}
         with ledger.read() as connection:
             counted = read_counters(connection)
             attempts = connection.execute(sa.select(sa.func.sum(jobs.c.attempts))).scalar_one()

@@ -23,7 +23,9 @@ TURNS, SCOPES = 200, 10
 def test_two_workers_killed_in_the_middle_of_200_turns_lose_and_double_nothing(
     tmp_path: Path, redis_server: RedisServer, postgres_server: PostgresServer
 ) -> None:
-    with celery_stack(tmp_path, redis_server, postgres_server, workers=3) as stack, stack.memory() as memory:
+    # longer than another worker may take on a busy machine until it has what the killed one had read: a gap would be passed over then
+    patient = {"MEMLINE_ORDER_WAIT": "24"}
+    with celery_stack(tmp_path, redis_server, postgres_server, workers=3, **patient) as stack, stack.memory() as memory:
         receipts = []
         for number in range(TURNS):
             receipts.append(memory.add(f"I bought lamp number {number} in Kyoto.", user_id=f"user-{number % SCOPES}"))
@@ -34,8 +36,8 @@ def test_two_workers_killed_in_the_middle_of_200_turns_lose_and_double_nothing(
                 stack.workers[1].kill()
         with Worker(stack.variables):
             for receipt in receipts:
-                assert receipt.wait(60).status is Status.SEARCHABLE
-            memory.flush(60)
+                assert receipt.wait(180).status is Status.SEARCHABLE
+            memory.flush(180)
         _check_ledger(stack.variables["MEMLINE_LEDGER_URL"])
         for scope in range(SCOPES):
             filters = {"user_id": f"user-{scope}"}
@@ -47,7 +49,7 @@ def test_two_workers_killed_in_the_middle_of_200_turns_lose_and_double_nothing(
 
 def _wait_until_some_ran(url: str, number: int) -> None:
     ledger = Ledger(url)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         with ledger.read() as connection:
             if connection.execute(sa.select(sa.func.count()).select_from(memories)).scalar_one() >= number:

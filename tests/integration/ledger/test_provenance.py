@@ -86,7 +86,7 @@ def test_a_memory_names_its_job_its_message_and_the_span_there(parts: Parts) -> 
         (source,) = [each for each in found.messages if each.source]
         assert source.text[found.span[0] : found.span[1]] == said
         assert [each.number for each in found.messages] == [0, 1]
-        assert found.job is not None and found.job["extractor"] == "rules-4"
+        assert found.job is not None and found.job["extractor"] == "rules-5"
         assert [row["event"] for row in found.history] == ["ADD"]
 
 
@@ -153,7 +153,7 @@ def test_whatever_is_pruned_the_source_of_a_memory_stays_and_goes_with_it(parts:
     found = known(parts, home)
     assert [each.text for each in found.messages] == ["I live in Porto."]
     assert found.span == (0, 16)
-    assert found.job is not None and found.job["extractor"] == "rules-4"
+    assert found.job is not None and found.job["extractor"] == "rules-5"
     assert table(parts.ledger, jobs)[0].id == "a"
     delete(parts, home)
     prune_all(parts)

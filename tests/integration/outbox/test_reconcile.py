@@ -132,6 +132,7 @@ def test_what_was_set_aside_is_tried_again(stores: Stores) -> None:
     in_index(stores, f"DELETE FROM index_objects WHERE id = '{one}'")
     with stores.ledger.write() as tx:
         enqueue(tx, "memory", {one: ("default", 1), stores.id_of("three"): ("default", 1)}, now=stores.clock.now())
+    with stores.ledger.write() as tx:
         tx.execute(outbox.update().values(parked=True, attempts=20))
     found = verify(stores.ledger, stores.index)  # what was set aside is no lag: nothing would show it
     assert (found.counts["index (memory)", "missing"], found.lag) == (1, 0)

@@ -331,7 +331,8 @@ def many(number: int) -> list[Turn]:
     return [make_turn(f"turn {each} of {each}", id=f"t{each}", user=f"u{each}") for each in range(number)]
 
 
-def test_the_contexts_of_a_batch_are_embedded_in_one_call(ledger: Ledger) -> None:
+def test_the_contexts_of_a_batch_are_embedded_in_one_call(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("memline.pipeline.extract.PATIENCE", 60)  # a slow machine does not take the batch apart
     embedder = TrigramEmbedder(paid=True)
     parts = make_parts(ledger, embedder=embedder, extractor=ScriptedExtractor(wants_context=True), limits=ClaimLimits(in_flight=1))
     accept(parts, *many(5))

@@ -10,14 +10,16 @@ from typing import Any
 
 import pytest
 
+from memline.cli.costs import cost_lines
 from memline.cli.simulator.replies import extraction_reply
-from memline.contracts.errors import ProviderUnavailable
+from memline.contracts.errors import ProviderRefused, ProviderUnavailable
 from memline.contracts.message import Image, Message
 from memline.contracts.scope import Scope
 from memline.contracts.turn import Turn
 from memline.language.calls import Calls, CallTimes, Link
 from memline.language.ports import ChatReply
 from memline.language.prices import Price, Prices
+from memline.language.usage import Use, tell
 from memline.ledger.claim import ClaimLimits
 from memline.ledger.counters import read_counters
 from memline.ledger.schema import jobs, stage_results
@@ -25,6 +27,7 @@ from memline.ledger.session import Ledger
 from memline.ledger.usage import usage_by, usage_of_job
 from memline.pipeline.extractors.model import ModelExtractor
 from memline.pipeline.images import ImageReader
+from memline.pipeline.paid import embedded_for
 from memline.pipeline.parts import Parts, RetryPolicy
 from tests.integration.pipeline.steps import clock, live, state
 from tests.parts import START, ScriptedExtractor, TrigramEmbedder, accept, make_parts, make_turn, run_all, table
@@ -190,7 +193,8 @@ def test_an_outage_is_remembered_where_others_of_its_call_are_answered(ledger: L
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_what_the_jobs_cost_is_what_their_namespaces_cost(ledger: Ledger, seed: int) -> None:
+def test_what_the_jobs_cost_is_what_their_namespaces_cost(ledger: Ledger, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("memline.pipeline.extract.PATIENCE", 60)  # one call after the other: the draws are the same on any machine
     chance = random.Random(seed)
 
     def fails() -> Exception | None:
@@ -210,6 +214,7 @@ def test_what_the_jobs_cost_is_what_their_namespaces_cost(ledger: Ledger, seed: 
         retry=RETRY,
         prices=prices,
         limits=ClaimLimits(paid_unit=4, unit_size=32_000),
+        parallel_asks=1,
     )
     turns = [
         make_turn(f"I bought lamp {number}", id=f"t{number}", user=f"u{number % 3}", namespace=f"n{number % 2}") for number in range(12)
@@ -230,6 +235,54 @@ def test_what_the_jobs_cost_is_what_their_namespaces_cost(ledger: Ledger, seed: 
     assert {row["call"] for row in rows} == {"extract", "embed", "vision"} and sum(row["nanodollars"] for row in rows) > 0
     assert sum(row["repeated"] for row in rows) == counted > 0
     assert all(row["tokens_cached"] <= row["tokens_in"] for row in rows)
+
+
+@pytest.mark.parametrize(("table_of_prices", "told"), [({}, "unknown"), ({"seen": Price(0.0, 0.0)}, "$0.000000")])
+def test_of_a_call_for_several_turns_each_turn_says_whether_its_price_is_known(
+    ledger: Ledger, table_of_prices: dict[str, Price], told: str
+) -> None:
+    parts = make_parts(
+        ledger,
+        extractor=ModelExtractor(Chat(tokens=lambda: (90, 30, 0))),
+        prices=Prices(table_of_prices),
+        limits=ClaimLimits(paid_unit=4, unit_size=32_000),
+    )
+    accept(parts, *(make_turn(f"I bought lamp {number}", id=f"t{number}") for number in range(3)))
+    run_all(parts)
+    with ledger.read() as connection:
+        used = [[row for row in usage_of_job(connection, f"t{number}") if row["call"] == "extract"] for number in range(3)]
+        (day,) = usage_by(connection, ["call"])
+    assert [[row["calls"] for row in rows] for rows in used] == [[1], [0], [0]] and day["unpriced"] == (told == "unknown")
+    lines = [line for rows in used for _, line in cost_lines(rows)]
+    assert [line.startswith("a part of a call, 30 tokens in") for line in lines] == [False, True, True]
+    assert all(line.endswith(told) for line in lines)
+
+
+def test_an_image_of_which_a_model_says_nothing_has_cost_what_the_model_tells(ledger: Ledger) -> None:
+    class Silent(Chat):
+        def complete(self, messages: Sequence[Mapping[str, Any]], *, schema: Mapping[str, Any] | None = None) -> ChatReply:
+            return ChatReply("", 70, 4, "content_filter")
+
+    parts = make_parts(ledger, extractor=ScriptedExtractor(), vision=ImageReader(Silent()), retry=RETRY)
+    accept(parts, Turn("a", Scope.of("default", "ann", None, None), (Message("user", "pets", images=(DOG,)),), START))
+    run_all(parts)
+    with ledger.read() as connection:
+        rows = {row["call"]: row for row in usage_of_job(connection, "a")}
+    assert (rows["vision"]["calls"], rows["vision"]["tokens_in"], rows["vision"]["tokens_out"]) == (1, 70, 4)
+
+
+def test_vectors_that_are_refused_have_cost_what_was_told_also_for_no_job(ledger: Ledger) -> None:
+    class Zeros(TrigramEmbedder):
+        def embed(self, texts: Sequence[str]) -> Any:
+            tell(Use(self.model, 1, 9))
+            return super().embed(texts) * 0
+
+    parts = make_parts(ledger, embedder=Zeros(paid=True))
+    with pytest.raises(ProviderRefused):
+        embedded_for(parts, "default", ["one"])
+    with ledger.read() as connection:
+        (row,) = usage_by(connection, ["call"])
+    assert (row["call"], row["calls"], row["tokens_in"]) == ("embed", 1, 9)
 
 
 # --- leases -------------------------------------------------------------------------------------------------------------------------
