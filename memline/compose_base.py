@@ -30,6 +30,14 @@ _PORTS = {
     "reranker": "memline.search.rerank.port:Reranker",
 }
 
+#: What their settings may be besides an import path. Those that are not here may be the name of any model.
+_WORDS = {
+    "embedder": "auto, local, openai",
+    "extractor": "auto, rules, model",
+    "index": "auto, embedded, weaviate",
+    "reranker": "http, llm",
+}
+
 
 class HouseBase(ABC):
     """Settings, given parts, clock and ids, and `_once`."""
@@ -69,6 +77,8 @@ class HouseBase(ABC):
         from memline.language.loading import load_object
 
         setting = f"MEMLINE_{name.upper()}"
+        if ":" not in path and name in _WORDS:
+            raise ConfigurationError(f"{setting} is {path!r}: it must be {_WORDS[name]} or an import path (package.module:name).")
         found = load_object(path, setting)
         if isinstance(found, type):
             try:

@@ -114,9 +114,10 @@ class Receipt:
     def _raise_ended(self) -> None:
         status, reason = self.seen.status, self.seen.reason
         if status is Status.FAILED:
-            raise JobFailed(f"Turn {self.id} failed: {reason}. Its reply is kept; `memline jobs retry {self.id}` replays it.", receipt=self)
+            told = f"Turn {self.id} failed: {_sentence(reason)} It is kept with its replies: `memline jobs retry {self.id}` replays it."
+            raise JobFailed(told, receipt=self)
         if status is Status.CANCELLED:
-            raise JobCancelled(f"Turn {self.id} was cancelled: {reason}.", receipt=self)
+            raise JobCancelled(f"Turn {self.id} was cancelled: {_sentence(reason)}", receipt=self)
         if status is Status.LOST:
             raise TurnLost(receipt=self)
         if status is Status.CONFLICT:
@@ -124,6 +125,11 @@ class Receipt:
 
     def __repr__(self) -> str:
         return f"Receipt(id={self.id!r}, status={self.seen.status.value!r})"
+
+
+def _sentence(reason: str | None) -> str:
+    """A reason, with one full stop: those of errors have theirs."""
+    return f"{(reason or 'nobody knows why').rstrip('.')}."
 
 
 def _conflict(receipt: Receipt) -> MemlineError:

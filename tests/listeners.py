@@ -64,7 +64,7 @@ class _Listener:
         """All that came, as bytes to search in."""
         return b"\n".join(f"{each.path}\n{each.headers}\n".encode() + each.body for each in self.received)
 
-    def wait_until(self, there: Callable[[], bool], timeout: float = 40) -> bool:
+    def wait_until(self, there: Callable[[], bool], timeout: float = 90) -> bool:
         """Whether *there* became true, asked after each arrival and now and then."""
         deadline = time.monotonic() + timeout
         with self._news:

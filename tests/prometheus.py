@@ -68,7 +68,7 @@ class Prometheus:
                 stdout=output,
                 stderr=output,
             )
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 90
         while not self._ready():
             if self._process.poll() is not None or time.monotonic() > deadline:
                 self.close()

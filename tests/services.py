@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import pwd
+import random
 import shutil
 import signal
 import socket
@@ -15,7 +16,7 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -26,11 +27,34 @@ __all__ = ["PostgresServer", "Proxy", "RedisServer", "free_port", "in_child", "p
 
 
 def free_port() -> int:
-    """A TCP port of the loopback interface that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A TCP port of the loopback interface that nobody listens on; each is given once.
+
+    It lies below those that the kernel takes for connections, so that none of these has it while its server is restarted, and processes of
+    pytest-xdist have a range each, so that none has a server where another wants nobody.
+    """
+    for port in _ports:
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise RuntimeError("every port of this process was given, or is taken")
+
+
+def _own_ports() -> Iterator[int]:
+    """The ports of this process, in an order that no seed of the tests decides."""
+    first, end = 10_000, 32_768
+    with contextlib.suppress(OSError, ValueError):
+        end = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text(encoding="ascii").split()[0])
+    if end < first + 5_000:  # there is no room below
+        end = 60_000
+    processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    own = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    each = (end - first) // processes
+    ports = list(range(first + own * each, first + (own + 1) * each))
+    random.SystemRandom().shuffle(ports)
+    yield from ports
+
+
+_ports = _own_ports()
 
 
 class RedisServer:
@@ -66,12 +90,13 @@ class RedisServer:
             raise RuntimeError("this RedisServer runs already")
         command = [
             *(redis_binary(), "--bind", "127.0.0.1", "--port", str(self.port), "--dir", str(self.folder), "--save", ""),
-            *("--appendonly", "yes" if self.appendonly else "no", "--maxmemory-policy", self.policy, *self.options),
+            # No fsync: what was written is in the kernel's hands and outlives a SIGKILL, and a busy disk holds up no answer.
+            *("--appendonly", "yes" if self.appendonly else "no", "--appendfsync", "no", "--maxmemory-policy", self.policy, *self.options),
         ]
         log = self.folder / "server.log"
         with log.open("ab") as output:
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
-        deadline = time.monotonic() + 15
+        deadline = time.monotonic() + 60
         while not self._answers():
             if self._process.poll() is not None or time.monotonic() > deadline:
                 self.kill()
@@ -121,10 +146,10 @@ class RedisServer:
             return
         how(process)
         try:
-            process.wait(timeout=10)
+            process.wait(timeout=30)
         except subprocess.TimeoutExpired:
             process.kill()
-            process.wait(timeout=10)
+            process.wait(timeout=30)
 
 
 class Proxy:
@@ -267,7 +292,7 @@ class PostgresServer:
         log = self.folder / "server.log"
         with log.open("ab") as output:
             self._process = subprocess.Popen(command, stdout=output, stderr=output, **self._as)
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while not self._answers():
             if self._process.poll() is not None or time.monotonic() > deadline:
                 self.kill()
@@ -286,7 +311,7 @@ class PostgresServer:
         for backend in backends:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(backend, signal.SIGKILL)
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while any(_runs(backend) for backend in backends) and time.monotonic() < deadline:
             time.sleep(0.01)  # the next start refuses while one of them still holds the shared memory
 
@@ -321,7 +346,7 @@ class PostgresServer:
     def _execute(self, statement: str) -> None:
         import psycopg
 
-        with psycopg.connect(self.url(), autocommit=True, connect_timeout=10) as connection:
+        with psycopg.connect(self.url(), autocommit=True, connect_timeout=60) as connection:
             connection.execute(statement)
 
     def _answers(self) -> bool:
@@ -339,10 +364,10 @@ class PostgresServer:
             return
         process.send_signal(number)
         try:
-            process.wait(timeout=20)
+            process.wait(timeout=60)
         except subprocess.TimeoutExpired:
             process.kill()
-            process.wait(timeout=10)
+            process.wait(timeout=30)
 
 
 def postgres_binaries() -> Path:

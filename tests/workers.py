@@ -30,7 +30,7 @@ class Worker:
             raise RuntimeError("this Worker was not started")
         return self._process.pid
 
-    def start(self, timeout: float = 60) -> Self:
+    def start(self, timeout: float = 120) -> Self:
         """Starts it and waits until it says that it is up."""
         self._process = subprocess.Popen(
             [sys.executable, "-m", "memline", "worker", "--log-level", "INFO", *self._options],
@@ -61,7 +61,7 @@ class Worker:
     def signal(self, number: signal.Signals) -> None:
         os.kill(self.pid, number)
 
-    def wait(self, timeout: float = 10) -> None:
+    def wait(self, timeout: float = 60) -> None:
         """Waits until it has ended by itself."""
         if self._process is not None:
             self._process.wait(timeout)
@@ -83,11 +83,11 @@ class Worker:
         if process.poll() is None:
             process.send_signal(number)
             try:
-                process.wait(30)
+                process.wait(120)  # longer than any limit of its own
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-        self._reader.join(5)
+        self._reader.join(60)
         if process.stdout is not None:
             process.stdout.close()
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import warnings
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, cast
 
 from memline.cli.findings import Finding, State
@@ -13,7 +15,26 @@ if TYPE_CHECKING:
     from memline.ledger.meta import Move
     from memline.search.index.weaviate import WeaviateIndex
 
-__all__ = ["analyser", "embedder", "extractor", "index", "mode"]
+__all__ = ["analyser", "embedder", "extractor", "index", "mode", "strange_settings"]
+
+#: What memline's own tests are told by the environment.
+_OF_TESTS = ("MEMLINE_FAILPOINTS", "MEMLINE_CHAOS_", "MEMLINE_TEST_", "MEMLINE_MODEL_EXAMPLES", "MEMLINE_MODEL_STEPS")
+
+
+def strange_settings() -> list[Finding]:
+    """Names that look like settings and are none: a slip of the pen there changes nothing and says nothing."""
+    from dotenv import dotenv_values
+
+    from memline.settings import Settings
+
+    known = [f"MEMLINE_{name.upper()}" for name in Settings.model_fields]
+    given = {name.upper() for name in (*os.environ, *dotenv_values(".env", interpolate=False))}
+    found: list[Finding] = []
+    for name in sorted(name for name in given if name.startswith("MEMLINE_") and name not in known and not name.startswith(_OF_TESTS)):
+        close = get_close_matches(name.removeprefix("MEMLINE_"), [each.removeprefix("MEMLINE_") for each in known], 1)
+        hint = f"Is MEMLINE_{close[0]} meant?" if close else "README.md lists the settings."
+        found.append(Finding("settings", State.WARN, f"no setting is called {name}: it does nothing", hint))
+    return found
 
 
 def mode(house: House) -> Finding:
@@ -49,7 +70,7 @@ def index(house: House) -> Finding:
         "index",
         State.WARN,
         f"embedded, in {settings.home_folder() / 'index.db'}, beside a PostgreSQL ledger",
-        "Fit for one machine: a process on another one would search a file of its own.",
+        "Fit for one machine and one MEMLINE_HOME: a process with another one would search a file of its own.",
     )
 
 
@@ -123,7 +144,10 @@ def analyser(house: House) -> Finding:
 
 
 def _server(house: House) -> str:
-    from urllib.parse import urlsplit
+    from memline.language.providers import host_of
 
     url = house.settings.openai_base_url
-    return (urlsplit(url).hostname or "a base URL that can't be read") if url else "OpenAI"
+    try:
+        return host_of(url) if url else "OpenAI"
+    except ValueError:
+        return "a base URL that can't be read"

@@ -121,9 +121,8 @@ def _read_ledger(ledger: Ledger, namespace: str, found: LedgerFound) -> None:
         waiting, parked = outbox_size(connection)
         known, found.counters = embedders(connection), read_counters(connection)
         found.embedder, found.move = known.own, known.move
-    found.findings.append(
-        Finding("ledger", State.OK, f"{kind}, {ledger.shown_url}, schema {revision}; namespace {namespace}: {memories} memories")
-    )
+    many = "1 memory" if memories == 1 else f"{memories} memories"
+    found.findings.append(Finding("ledger", State.OK, f"{kind}, {ledger.shown_url}, schema {revision}; namespace {namespace}: {many}"))
     found.findings.append(_jobs(unfinished, failed))
     found.findings.append(_outbox(waiting, parked))
 

@@ -57,13 +57,19 @@ def costs(
             with house.house.ledger.read() as connection:
                 rows = usage_by(connection, groups, since=from_day, namespace=None if everywhere else house.namespace)
         rows = [row for row in rows if row["calls"] or row["tokens_in"] or row["repeated"]]
-    document = {"by": groups, "rows": [_shown(row, groups) for row in rows], "total": _total(rows), "published_prices_of": PRICES_OF}
+    total = _total(rows)
+    document = {
+        "by": groups,
+        "rows": [_shown(row, groups) for row in rows],
+        "total": _shown(total, []),
+        "published_prices_of": PRICES_OF,
+    }
     if as_json:
         print_json(document)
     elif not rows:
         note("No paid call so far." if job is None else f"Job {job} made no paid call, or its replies are no longer kept.")
     else:
-        _show(document)
+        _show(groups, rows, total)
 
 
 def cost_lines(rows: list[dict[str, Any]]) -> list[tuple[str, str]]:
@@ -72,16 +78,29 @@ def cost_lines(rows: list[dict[str, Any]]) -> list[tuple[str, str]]:
 
 
 def _told(row: dict[str, Any]) -> str:
-    calls = f"{row['calls']} call{'' if row['calls'] == 1 else 's'}"
+    shared = not row["calls"] and row["tokens_in"]  # of several turns asked in one call, the first has the call
+    calls = "a part of a call" if shared else f"{row['calls']} call{'' if row['calls'] == 1 else 's'}"
     return f"{calls}, {row['tokens_in']:,} tokens in ({row['tokens_cached']:,} cached), {row['tokens_out']:,} out, {dollars(row)}"
 
 
 def dollars(row: dict[str, Any]) -> str:
     """The money of a row; where a model has no price, that it is not all."""
-    if row["unpriced"] and not row["nanodollars"]:
+    if (value := _money(row)) is None:
         return "unknown"
-    value = row["nanodollars"] / 1e9
-    return f"${value:,.2f}{'+' if row['unpriced'] else ''}" if value >= 1 else f"${value:.6f}{'+' if row['unpriced'] else ''}"
+    more = "" if _is_priced(row) else "+"
+    if 0 < value < 5e-7:
+        return f"<$0.000001{more}"
+    return f"${value:,.2f}{more}" if value >= 1 else f"${value:.6f}{more}"
+
+
+def _is_priced(row: dict[str, Any]) -> bool:
+    """Whether the price of all of it is known. A job may bear a part of a call that is counted with another one (`priced`)."""
+    return not row["unpriced"] and bool(row.get("priced", True))
+
+
+def _money(row: dict[str, Any]) -> float | None:
+    """The dollars that are known; None where no price is."""
+    return row["nanodollars"] / 1e9 if row["nanodollars"] or _is_priced(row) else None
 
 
 def _day(given: str, today: date) -> date:
@@ -95,31 +114,34 @@ def _day(given: str, today: date) -> date:
 
 def _shown(row: dict[str, Any], groups: list[str]) -> dict[str, Any]:
     """A row for JSON. `dollars` is null where no call of it has a price; `unpriced_calls` are not in it."""
-    money = None if row["unpriced"] and not row["nanodollars"] else row["nanodollars"] / 1e9
     named = {name: row[name].isoformat() if isinstance(row[name], date) else row[name] for name in groups}
-    return named | {name: row[name] for name in _NUMBERS} | {"dollars": money, "unpriced_calls": row["unpriced"]}
+    return named | {name: row[name] for name in _NUMBERS} | {"dollars": _money(row), "unpriced_calls": row["unpriced"]}
 
 
 def _total(rows: list[dict[str, Any]]) -> dict[str, Any]:
     sums = {name: sum(row[name] for row in rows) for name in (*_NUMBERS, "nanodollars", "unpriced")}
-    return _shown(sums, [])
+    return sums | {"priced": all(map(_is_priced, rows))}
 
 
-def _show(document: dict[str, Any]) -> None:
-    groups = document["by"]
+def _show(groups: list[str], rows: list[dict[str, Any]], total: dict[str, Any]) -> None:
     right: dict[str, Any] = {"justify": "right", "no_wrap": True}
     heads = [(name, {"no_wrap": True}) for name in groups] + [(name, right) for name in ("calls", "in", "cached", "out", "cost")]
     table = fresh_table(*heads, gap=2)
-    for row in [*document["rows"], document["total"]]:
-        total = row is document["total"]
-        style = "bold" if total else ""
-        named = ["total", *[""] * (len(groups) - 1)] if total else [str(row[name]) for name in groups]
+    for row in [*rows, total]:
+        last = row is total
+        style = "bold" if last else ""
+        named = ["total", *[""] * (len(groups) - 1)] if last else [str(row[name]) for name in groups]
         numbers = [f"{row[name]:,}" for name in ("calls", "tokens_in", "tokens_cached", "tokens_out")]
-        money = {"nanodollars": round((row["dollars"] or 0) * 1e9), "unpriced": row["unpriced_calls"]}
-        table.add_row(*(text(cell, style) for cell in [*named, *numbers, dollars(money)]))
+        table.add_row(*(text(cell, style) for cell in [*named, *numbers, dollars(row)]))
     screen().print(table)
-    total = document["total"]
-    if total["unpriced_calls"]:
-        note(f"{total['unpriced_calls']:,} calls were to models without a price: their money is not counted. Set MEMLINE_PRICES.")
-    if total["repeated"]:
-        note(f"{total['repeated']:,} calls were made again, as their answer was lost.")
+    if unpriced := total["unpriced"]:
+        whose = f"{unpriced:,} calls were to models" if unpriced > 1 else "One call was to a model"
+        note(f"{whose} without a price: {'their' if unpriced > 1 else 'its'} money is not counted. Set MEMLINE_PRICES.")
+    elif not total["priced"]:
+        note("It bears a part of a call to a model without a price: its money is not counted. Set MEMLINE_PRICES.")
+    if repeated := total["repeated"]:
+        note(
+            f"{repeated:,} calls were made again, as their answer was lost."
+            if repeated > 1
+            else "One call was made again: its answer was lost."
+        )

@@ -66,6 +66,7 @@ def _examine(options: Chosen) -> tuple[list[Finding], dict[str, int]]:
     try:
         ledger = checks_stores.examine_ledger(house)
         found = [
+            *checks_parts.strange_settings(),
             checks_parts.mode(house),
             checks_stores.home(house),
             *ledger.findings,

@@ -11,7 +11,7 @@ import typer
 from memline.cli.chosen import chosen
 from memline.cli.houses import open_house
 from memline.cli.options import AgentId, AsJson, RunId, UserId, scope_ids
-from memline.cli.screen import bar, fresh_table, note, print_json, screen, text
+from memline.cli.screen import bar, fresh_table, local_time, note, print_json, screen, text
 from memline.contracts.errors import ConfigurationError, ScopeRequired
 from memline.contracts.scope import Scope
 
@@ -74,12 +74,13 @@ def list_stones(context: typer.Context, as_json: AsJson = False) -> None:
     if not stones:
         note("Nothing was erased in this namespace.")
         return
-    table = fresh_table(
-        ("erasure", {"no_wrap": True}), ("kind", {}), ("epoch", {"justify": "right"}), ("phase", {}), ("until", {"no_wrap": True})
-    )
+    whole: dict[str, Any] = {"no_wrap": True}
+    table = fresh_table(("erasure", whole), ("kind", whole), ("epoch", {"justify": "right"}), ("phase", whole), ("until", whole), gap=1)
     for stone in stones:
-        table.add_row(*(text(part) for part in (stone.id, stone.kind, stone.epoch, stone.phase, stone.at.isoformat(timespec="seconds"))))
-    screen().print(table)
+        table.add_row(*(text(part) for part in (stone.id, stone.kind, stone.epoch, stone.phase, local_time(stone.at))))
+    console = screen()
+    console.width = max(console.width, 80)  # a narrower terminal breaks the lines, and no id is cut
+    console.print(table)
     if any(stone.finished_at is None for stone in stones):
         note("`memline erase --resume` goes on with those that are not finished.")
 

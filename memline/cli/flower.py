@@ -36,18 +36,21 @@ def flower(
 ) -> None:
     """Serve Flower until Ctrl-C: the chains by stage, with the ids of batches and jobs. Needs the extra `flower`."""
     settings = chosen(context).settings()
-    password = settings.flower_password.get_secret_value() if settings.flower_password else _drawn(settings.flower_user)
     if ":" in settings.flower_user:
         raise ConfigurationError("MEMLINE_FLOWER_USER must not hold a colon: it ends the name in basic authentication.")
     from memline.observing import log_lines
 
     log_lines(settings)
     served = _flower(settings)
+    password = settings.flower_password.get_secret_value() if settings.flower_password else _drawn(settings.flower_user)
     options = served.options
     options.port, options.address, options.url_prefix = port, address, url_prefix
     options.basic_auth = [f"{settings.flower_user}:{password}"]
     options.read_only = read_only
-    found = served.start_http_server()
+    try:
+        found = served.start_http_server()
+    except OSError as error:
+        raise ConfigurationError(f"Flower can't listen at {address}:{port} ({error.strerror}): give a free one, by --port.") from None
     note(f"flower: http://{address}:{found}{f'/{url_prefix}' if url_prefix else ''} (user {settings.flower_user})")
     for number in (signal.SIGTERM, signal.SIGINT):
         served.io_loop.asyncio_loop.add_signal_handler(number, served.io_loop.stop)

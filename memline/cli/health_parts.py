@@ -61,7 +61,7 @@ def ledger_live(settings: Settings, role: Role, host: str) -> list[Finding]:
             return [Finding("ledger", State.BAD, missing.detail, missing.hint)]
         with ledger.read() as connection:
             beats = read_beats(connection, host=host)
-        return live_findings(beats, role, host, SystemClock().now())
+        return live_findings(beats, role, host, SystemClock().now(), embedded=settings.redis_url is None)
 
 
 def ledger_ready(settings: Settings, role: Role, host: str) -> list[Finding]:

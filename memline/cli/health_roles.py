@@ -32,14 +32,16 @@ _LOOPS: Mapping[Role, str] = {Role.ACCEPT: "accept", Role.RELAY: "relay", Role.B
 _ENGINE = "engine"
 
 _START = "Start one: `memline worker`; it beats within seconds."
+_EMBEDDED = "Without MEMLINE_REDIS_URL there are no workers: the application's own process beats while it is open."
 
 
-def live_findings(beats: Sequence[Beat], role: Role, host: str, now: datetime) -> list[Finding]:
-    """Whether the processes of *role* among *beats*, those of *host*, live and none of their loops hangs."""
+def live_findings(beats: Sequence[Beat], role: Role, host: str, now: datetime, *, embedded: bool = False) -> list[Finding]:
+    """Whether the processes of *role* among *beats*, those of *host*, live and none of their loops hangs. *embedded*: without Redis."""
     processes = _processes(beats, role)
     named = "of memline" if role is Role.ANY else f"with the role {role.value}"
     if not processes:
-        return [Finding("process", State.BAD, f"no process {named} has beaten on {host} in the last minutes", _START)]
+        hint = _EMBEDDED if embedded else _START
+        return [Finding("process", State.BAD, f"no process {named} has beaten on {host} in the last minutes", hint)]
     alive = {name: loops for name, loops in processes.items() if loops[0].is_alive(now)}
     found = [_silent(loops[0], now, bad=not alive) for name, loops in processes.items() if name not in alive]
     for loops in alive.values():

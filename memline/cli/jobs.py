@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
+from rich.padding import Padding
 from rich.text import Text
 
 from memline.cli.chosen import Chosen, chosen
@@ -36,7 +37,9 @@ class JobState(StrEnum):
 State = Annotated[JobState | None, typer.Option("--state", help="Only jobs in this state.", show_default=False)]
 Limit = Annotated[int, typer.Option("--limit", min=1, max=1_000_000, metavar="N", help="Most jobs to list.")]
 
-_COLUMNS: dict[str, dict[str, Any]] = {"id": {"max_width": 36}, "tries": {"justify": "right"}, "reason": {"ratio": 1}}
+_COLUMNS: dict[str, dict[str, Any]] = {"id": {"no_wrap": True}, "tries": {"justify": "right"}, "reason": {"ratio": 1}}
+#: Columns that the list needs: a narrower terminal breaks its lines, and no id is cut.
+_LEAST = 80
 _STYLES = {"failed": "bold red", "conflict": "red", "cancelled": "yellow", "searchable": "green"}
 
 
@@ -132,13 +135,21 @@ def _list(options: Chosen, state: JobState | None, limit: int, as_json: bool) ->
 
 
 def _show(rows: list[dict[str, Any]]) -> None:
-    wide = screen().width >= 100
+    console = screen()
+    console.width = max(console.width, _LEAST)
+    wide = console.width >= 100
     columns = ["id", "state", "stage", "tries", "handed over", *(["reason"] if wide else [])]
     table = fresh_table(*((name, _COLUMNS.get(name, {"no_wrap": True})) for name in columns), gap=1)
     for row in rows:
         state, reason = text(row["state"], _STYLES.get(row["state"], "")), text(row["reason"], "yellow")
         cells = [text(row["id"]), state, text(row["stage"]), text(row["attempts"]), text(local_time(row["handed_at"], year=wide))]
         table.add_row(*cells, *([reason] if wide else []))
-        if not wide and row["reason"]:
-            table.add_row(Text.assemble("  ", reason))
-    screen().print(table)
+    if wide:
+        console.print(table)
+        return
+    # a reason has the whole width, below its row: the table's lines are its heading, a rule, and one a row
+    reasons = ["", "", *(row["reason"] for row in rows)]
+    for line, reason in zip(console.render_lines(table, pad=False), reasons, strict=False):
+        console.print(Text.assemble(*((segment.text, segment.style or "") for segment in line)), overflow="crop", no_wrap=True)
+        if reason:
+            console.print(Padding(text(reason, "yellow"), (0, 0, 0, 2)))

@@ -11,6 +11,7 @@ from rich.text import Text
 from memline.cli.chosen import chosen
 from memline.cli.options import AgentId, AsJson, RunId, UserId, json_object
 from memline.cli.screen import fresh_table, print_json, screen, text
+from memline.contracts.errors import InvalidMessage
 from memline.contracts.turn import PROCEDURAL
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def add(
 ) -> None:
     """Hand a turn over: what the user said becomes memory."""
     given = json_object("--metadata", metadata)
-    messages = sys.stdin.read() if said == "-" else said
+    messages = _stdin() if said == "-" else said
     with chosen(context).memory() as memory:
         handed = memory.add(
             messages,
@@ -65,6 +66,13 @@ def add(
         if wait:
             handed.wait(timeout)
         _show(handed.seen, as_json)
+
+
+def _stdin() -> str:
+    try:
+        return sys.stdin.read()
+    except UnicodeDecodeError as error:
+        raise InvalidMessage(f"What stdin holds is not text in {error.encoding}: nothing was handed over.") from None
 
 
 def receipt(

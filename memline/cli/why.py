@@ -9,6 +9,7 @@ import typer
 from rich.text import Text
 
 from memline.cli.chosen import chosen
+from memline.cli.costs import cost_lines
 from memline.cli.options import AsJson
 from memline.cli.screen import day, facts, note, print_json, screen, text
 
@@ -65,8 +66,8 @@ def _lines(found: Mapping[str, Any]) -> Iterator[tuple[str, Text]]:
         yield f"{link['relation']} it", text(link["id"])
     if source["masked"]:
         yield "masked", text(", ".join(f"{number} × {kind.replace('_', ' ')}" for kind, number in source["masked"].items()))
-    for used in found["costs"]:
-        yield "cost", text(f"{used['call']}: {used['calls']} calls, {used['tokens_in']} + {used['tokens_out']} tokens, {used['model']}")
+    for what, cost in cost_lines(found["costs"]):
+        yield "cost", text(f"{what}: {cost}")
     for event in found["history"]:
         reason = f" ({event['reason']})" if event["reason"] else ""
         yield "history", text(f"{event['version']}: {event['event']} {day(event['created_at'])}{reason}")

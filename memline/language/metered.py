@@ -35,9 +35,11 @@ class MeteredEmbedder:
     def embed(self, texts: Sequence[str]) -> Vectors:
         """As the embedder does."""
         with metered() as uses:
-            vectors = embedded(self._embedder, texts)
-        self._told(uses)
-        return vectors
+            try:
+                return embedded(self._embedder, texts)
+            finally:  # also of a call that failed: its server may have charged for it
+                if uses:
+                    self._told(uses)
 
 
 class MeteredChat:
@@ -53,6 +55,8 @@ class MeteredChat:
     def complete(self, messages: Sequence[Mapping[str, Any]], *, schema: Mapping[str, Any] | None = None) -> ChatReply:
         """As the model does."""
         with metered() as uses:
-            reply = asked(self._chat, messages, schema=schema)
-        self._told(uses)
-        return reply
+            try:
+                return asked(self._chat, messages, schema=schema)
+            finally:
+                if uses:
+                    self._told(uses)

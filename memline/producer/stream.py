@@ -297,8 +297,8 @@ class TurnStream:
         try:
             return ask()
         except ServiceUnavailable as error:
-            # UNBLOCKED is what some versions say to a blocked reader whose stream was deleted.
-            if not str(error.__cause__).startswith(("NOGROUP", "UNBLOCKED")):
+            # UNBLOCKED is what some versions say to a blocked reader whose stream was deleted; a script may put words before the rest.
+            if not any(told in str(error.__cause__) for told in ("NOGROUP", "UNBLOCKED", "no such key")):
                 raise
         self.ensure_group()
         return ask()

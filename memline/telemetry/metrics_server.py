@@ -43,7 +43,7 @@ class MetricsServer:
         except (OSError, OverflowError) as error:
             told = error.strerror if isinstance(error, OSError) else "no such port"
             raise ConfigurationError(
-                f"Metrics can't be served at {host}:{port} ({told}): set MEMLINE_METRICS_PORT to a free port."
+                f"Metrics can't be served at {host}:{port} ({told}): give a free port, by `--serve` or, of a worker, MEMLINE_METRICS_PORT."
             ) from None
         self._server.RequestHandlerClass = type("Handler", (_Impatient, self._server.RequestHandlerClass), {})
         self.port: int = self._server.server_port

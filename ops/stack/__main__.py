@@ -15,7 +15,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from ops.stack.compose import MissingVariable, Service, read_env_file, read_services, start_order
+from ops.stack.compose import MissingVariable, Service, WrongPort, read_env_file, read_services, start_order
 from ops.stack.here import Here, PortTaken
 from ops.stack.processes import Failed, Running
 from ops.stack.recipes import ROOT, Unavailable, available, recipe_of
@@ -48,11 +48,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except BlockingIOError:
             say(f"A stack of {state} runs already.")
             return 1
+        env_file: Path = options.env_file
         try:
-            if write_env(options.env_file):
-                say(f"Secrets were drawn and written to {options.env_file}.")
-            return _run(state, options.env_file, set(options.without), free_ports=options.free_ports)
-        except (MissingVariable, PortTaken, Unavailable, Failed) as error:
+            if write_env(env_file):
+                say(f"Secrets were drawn and written to {env_file}.")
+            variables = read_env_file(env_file)
+        except (OSError, UnicodeDecodeError) as error:
+            say(f"✗ The settings in {env_file} can't be read or made ({getattr(error, 'strerror', None) or 'no text in UTF-8'}).")
+            return 1
+        try:
+            return _run(state, variables, set(options.without), free_ports=options.free_ports)
+        except MissingVariable as error:
+            say(f"✗ {env_file} does not set {error.name}: add the line, as .env.example has it, with a secret of letters and digits.")
+            return 1
+        except (WrongPort, PortTaken, Unavailable, Failed) as error:
             say(f"✗ {error}")
             return 1
 
@@ -62,7 +71,7 @@ def say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def _run(state: Path, env_file: Path, without: set[str], *, free_ports: bool) -> int:
+def _run(state: Path, variables: Mapping[str, str], without: set[str], *, free_ports: bool) -> int:
     signals: list[int] = []
     running = Running(state / "log", lambda: bool(signals))
 
@@ -73,7 +82,9 @@ def _run(state: Path, env_file: Path, without: set[str], *, free_ports: bool) ->
 
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, heard)
-    described = read_services(ROOT / "docker-compose.yml", read_env_file(env_file) | os.environ)
+    described = read_services(ROOT / "docker-compose.yml", {**variables, **os.environ})
+    if unknown := without - set(described):
+        raise Unavailable(f"there is no service {', '.join(sorted(unknown))} to leave out; there are {', '.join(described)}")
     missing = {name: "left out" if name in without else available(service) for name, service in described.items()}
     services = {name: service for name, service in described.items() if missing[name] is None}
     for name in {other for service in services.values() if service.own for other in service.depends_on} - set(services) - {"weaviate"}:

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-__all__ = ["MissingVariable", "Service", "interpolated", "read_env_file", "read_services", "seconds", "start_order"]
+__all__ = ["MissingVariable", "Service", "WrongPort", "interpolated", "read_env_file", "read_services", "seconds", "start_order"]
 
 #: $$, $NAME, ${NAME}, ${NAME:-default}, ${NAME-default}, ${NAME:?message}, ${NAME?message}.
 _VARIABLE = re.compile(r"\$(?:(?P<escaped>\$)|(?P<plain>\w+)|\{(?P<name>\w+)(?:(?P<how>:?[-?])(?P<rest>[^}]*))?\})")
@@ -23,6 +23,10 @@ class MissingVariable(Exception):
     def __init__(self, name: str, message: str) -> None:
         super().__init__(f"{name} is not set: {message}")
         self.name = name
+
+
+class WrongPort(Exception):
+    """What stands where a port should is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +63,7 @@ def read_env_file(path: Path) -> dict[str, str]:
 
 
 def read_services(path: Path, variables: Mapping[str, str]) -> dict[str, Service]:
-    """The services of a compose file. Raises MissingVariable."""
+    """The services of a compose file. Raises MissingVariable and WrongPort."""
     document = yaml.safe_load(path.read_text(encoding="utf-8"))
     return {name: _service(name, interpolated(found, variables)) for name, found in document["services"].items()}
 
@@ -99,7 +103,7 @@ def _service(name: str, found: Mapping[str, Any]) -> Service:
         command=[str(argument) for argument in found.get("command", [])],
         environment={key: str(value) for key, value in (found.get("environment") or {}).items()},
         depends_on={other: wanted["condition"] for other, wanted in (found.get("depends_on") or {}).items()},
-        ports={int(inside): int(outside) for _, outside, inside in ports},
+        ports={int(inside): _port(outside, name) for _, outside, inside in ports},
         volumes={parts[1]: parts[0] for parts in volumes},
         healthcheck=check.get("test", []),
         once=found.get("restart") == "no",
@@ -107,6 +111,12 @@ def _service(name: str, found: Mapping[str, Any]) -> Service:
         stop_signal=found.get("stop_signal", "SIGTERM"),
         tmpfs=[place.split(":")[0] for place in found.get("tmpfs", [])],
     )
+
+
+def _port(given: str, name: str) -> int:
+    if given.isascii() and given.isdigit() and 0 < int(given[:6]) < 65536:
+        return int(given)
+    raise WrongPort(f"The port of {name} must be a number from 1 to 65535, not {given!r}: correct it in .env.")
 
 
 def seconds(duration: str) -> float:

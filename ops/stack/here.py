@@ -32,7 +32,8 @@ class Here:
             inside = {*service.ports, *(int(service.environment[setting]) for setting in _PORT_SETTINGS if setting in service.environment)}
             for port in sorted(inside):
                 published = service.ports.get(port)
-                self._ports[name, port] = free_port() if free_ports or published is None else _untaken(published, name)
+                here = free_port(self._ports.values()) if free_ports or published is None else _untaken(published, name)
+                self._ports[name, port] = here
         hosts = "|".join(re.escape(name) for name in sorted(running, key=len, reverse=True))
         self._host = re.compile(rf"(?<![\w.-])({hosts}):(\d+)(?!\d)")
 
@@ -73,12 +74,14 @@ class Here:
         return value
 
 
-def free_port() -> int:
-    """A port of the loopback interface that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+def free_port(given: Collection[int] = ()) -> int:
+    """A port of the loopback interface that nobody listens on now, and that is none of those *given* to others already."""
+    while True:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port: int = probe.getsockname()[1]
+        if port not in given:
+            return port
 
 
 def free_pair() -> int:

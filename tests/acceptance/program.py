@@ -15,7 +15,7 @@ __all__ = ["Program", "widest"]
 
 
 class Program:
-    """`memline` with a home folder of its own and no setting of the machine; *settings* are MEMLINE_* by their short names."""
+    """`memline` with a home folder of its own, no setting of the machine, and time to search; *settings* are MEMLINE_* by short names."""
 
     def __init__(self, home: Path, *, columns: int = 80, **settings: str) -> None:
         kept = {name: value for name, value in os.environ.items() if not name.upper().startswith(("MEMLINE_", "OPENAI_"))}
@@ -25,6 +25,7 @@ class Program:
             "MEMLINE_HOME": str(home),
             "COLUMNS": str(columns),
             "PYTHONWARNINGS": "default",
+            "MEMLINE_SEARCH_DEADLINE": "30",  # a slow machine is no part that is missing
             **{f"MEMLINE_{name.upper()}": value for name, value in settings.items()},
         }
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from importlib import resources
 from pathlib import Path
 
@@ -38,6 +40,21 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
+def until(true: Callable[[], bool], seconds: float = 60) -> None:
+    """Waits until it is so."""
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline, "it did not become so"
+        time.sleep(0.1)
+
+
+def workers_in(program: Program) -> str:
+    """What the doctor says of the workers, however it ends."""
+    with program.start("doctor", "--json") as asking:
+        told, _ = asking.communicate(timeout=240)
+    return {part["part"]: str(part["state"]) for part in json.loads(told)["parts"]}["workers"]
+
+
 def line_of(stream: Iterator[str], part: str) -> str:
     """The first line that holds *part*."""
     return next(line for line in stream if part in line)
@@ -47,10 +64,19 @@ def end(process: subprocess.Popen[str], number: signal.Signals) -> tuple[int, st
     """How a process ends after a signal: its code, and the rest of what it wrote."""
     process.send_signal(number)
     try:
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=120)
     finally:
         process.kill()
     return process.returncode, out, err
+
+
+def has_jobs(ledger: Path) -> bool:
+    """Whether a turn was accepted; looked up here, since a program that starts to look may be slower than all of an import."""
+    try:
+        with closing(sqlite3.connect(f"file:{ledger}?mode=ro", uri=True)) as connection:
+            return connection.execute("SELECT 1 FROM jobs LIMIT 1").fetchone() is not None
+    except sqlite3.OperationalError:  # it is not made yet
+        return False
 
 
 def test_importing_a_file_twice_changes_nothing(program: Program, file: Path) -> None:
@@ -108,8 +134,8 @@ def test_an_interrupted_import_goes_on_where_it_was(program: Program, tmp_path: 
     path.write_text("".join(json.dumps(turn) + "\n" for turn in said), encoding="utf-8")
     importing = program.start("import", path, "--no-infer")
     deadline = time.monotonic() + 60
-    while not program.json("jobs")["jobs"] and time.monotonic() < deadline:
-        time.sleep(0.2)
+    while not has_jobs(program.home / "ledger.db") and time.monotonic() < deadline:
+        time.sleep(0.02)
     code, _, told = end(importing, signal.SIGINT)
     assert code == 130
     assert "Run the same command again" in told and "Traceback" not in told
@@ -123,7 +149,7 @@ def test_a_pipe_that_closes_early_is_no_traceback(program: Program) -> None:
     with program.start("list", "-u", "mei") as listing:
         assert listing.stdout is not None and listing.stderr is not None
         listing.stdout.close()
-        listing.wait(timeout=60)
+        listing.wait(timeout=120)
         assert "Traceback" not in listing.stderr.read()
 
 
@@ -132,7 +158,7 @@ def test_the_simulator_says_how_to_reach_it_and_stops_at_ctrl_c(program: Program
     assert serving.stdout is not None
     url = line_of(iter(serving.stdout), "answers at").split()[-1]
     assert line_of(iter(serving.stdout), "MEMLINE_OPENAI_BASE_URL").strip() == f"export MEMLINE_OPENAI_BASE_URL={url}"
-    with urllib.request.urlopen(f"{url}/models", timeout=10) as answer:
+    with urllib.request.urlopen(f"{url}/models", timeout=60) as answer:
         assert json.load(answer)["data"]
     code, _, told = end(serving, signal.SIGINT)
     assert code == 0
@@ -166,9 +192,8 @@ def test_a_worker_takes_what_goes_through_redis_until_it_is_told_to_stop(tmp_pat
         assert (found["new"], found["known"]) == (12, 0)
         again = program.json("import", file)
         assert (again["new"], again["known"]) == (0, 12)
-        assert program.json("receipt", handed["id"])["status"] == "searchable"
-        told = program.json("doctor")
-        assert {part["part"]: part["state"] for part in told["parts"]}["workers"] == "ok"
+        until(lambda: program.json("receipt", handed["id"])["status"] == "searchable")
+        until(lambda: workers_in(program) == "ok")
     finally:
         code, out, err = end(working, signal.SIGTERM)
     assert code == 0
@@ -184,9 +209,7 @@ def test_a_worker_without_stages_accepts_and_stops(tmp_path: Path, redis_url: st
     try:
         assert working.stderr is not None
         assert "accept, stages none" in line_of(iter(working.stderr), "worker:")
-        deadline = time.monotonic() + 30
-        while program.json("receipt", handed["id"])["status"] == "queued" and time.monotonic() < deadline:
-            time.sleep(0.1)
+        until(lambda: program.json("receipt", handed["id"])["status"] != "queued")
         assert program.json("receipt", handed["id"])["status"] == "accepted"
     finally:
         code, _, err = end(working, signal.SIGTERM)

@@ -53,7 +53,7 @@ class Terminal:
 
     def until(self, text: str) -> None:
         """Reads what is shown until *text* is among it."""
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 120
         while text not in self.shown:
             assert time.monotonic() < deadline, self.shown[-2000:]
             if select.select([self._own], [], [], 0.2)[0]:
@@ -64,7 +64,7 @@ class Terminal:
 
     def ended(self) -> int:
         """The exit code; what is still shown is read meanwhile, as a terminal does."""
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 120
         while self.process.poll() is None:
             assert time.monotonic() < deadline
             if select.select([self._own], [], [], 0.1)[0]:

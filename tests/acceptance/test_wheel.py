@@ -86,7 +86,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Demo:
-    """The installed `memline demo` in a folder of its own, without network and without a setting but MEMLINE_HOME."""
+    """The installed `memline demo` in a folder of its own, without network and without a setting but MEMLINE_HOME and time to search."""
 
     def __init__(self, programs: Path, folder: Path) -> None:
         self._memline = programs / "memline"
@@ -102,11 +102,12 @@ class Demo:
             "COLUMNS": "160",
             "PYTHONPATH": str(guard),
             "MEMLINE_HOME": str(folder / "home"),
+            "MEMLINE_SEARCH_DEADLINE": "30",  # a slow machine is no part that is missing
             "TRIED_TO_REACH": str(self._tried),
         }
 
     def run(self, *options: str) -> str:
-        shown = run(self._memline, "demo", *options, cwd=self._folder, env=self._environment, timeout=300)
+        shown = run(self._memline, "demo", *options, cwd=self._folder, env=self._environment, timeout=600)
         assert not self._tried.exists(), f"the demo tried to reach {self._tried.read_text()}"
         return shown
 

@@ -37,12 +37,12 @@ def proxy() -> Iterator[TcpProxy]:
     listener.shutdown(socket.SHUT_RDWR)
     listener.close()
     for thread in (accepting, *seen):
-        thread.join(10)
+        thread.join(60)
 
 
 @contextlib.contextmanager
 def connected(proxy: TcpProxy) -> Iterator[socket.socket]:
-    with socket.create_connection(("127.0.0.1", proxy.port), timeout=10) as found:
+    with socket.create_connection(("127.0.0.1", proxy.port), timeout=60) as found:
         yield found
 
 
@@ -80,7 +80,7 @@ def test_it_holds_back_until_it_is_told_otherwise(proxy: TcpProxy) -> None:
         with pytest.raises(TimeoutError):
             asked(connection)
         proxy.hang = False
-        connection.settimeout(10)
+        connection.settimeout(60)
         assert connection.recv(4) == b"ping"
 
 
@@ -91,7 +91,7 @@ def test_it_loses_answers_and_cuts_what_lost_some(proxy: TcpProxy) -> None:
         with pytest.raises(TimeoutError):
             asked(connection)
         proxy.swallow = False
-        connection.settimeout(10)
+        connection.settimeout(60)
         with contextlib.suppress(ConnectionResetError):
             assert asked(connection) == b""
     with connected(proxy) as connection:
@@ -125,12 +125,12 @@ def test_it_refuses_and_allows_again(proxy: TcpProxy) -> None:
 
 
 def test_it_delays(proxy: TcpProxy) -> None:
-    proxy.delay = 0.2
+    proxy.delay = 1.0
     with connected(proxy) as connection:
         connection.settimeout(0.05)
         with pytest.raises(TimeoutError):
             asked(connection)
-        connection.settimeout(10)
+        connection.settimeout(60)
         assert connection.recv(4) == b"ping"
 
 

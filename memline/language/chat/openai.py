@@ -150,11 +150,13 @@ class OpenAIChat:
         choices = getattr(answer, "choices", None)
         if not isinstance(choices, list):
             raise ProviderRefused(f"{where} sent no chat completion ({type(answer).__name__}): check the base URL.", of_content=False)
-        if not choices:
-            raise ProviderUnavailable(f"{where} sent a completion without a choice: it is tried again later.", cause="answer")
-        message = getattr(choices[0], "message", None)
+        tokens_in, tokens_cached, tokens_out = tokens_of(answer)
+        message = getattr(choices[0], "message", None) if choices else None
         if message is None:
-            raise ProviderUnavailable(f"{where} sent a choice without a message: it is tried again later.", cause="answer")
+            if tokens_in or tokens_out:  # it is charged for all the same
+                tell(Use(self._model, 1, tokens_in, tokens_cached, tokens_out))
+            lacks = "choice without a message" if choices else "completion without a choice"
+            raise ProviderUnavailable(f"{where} sent a {lacks}: it is tried again later.", cause="answer")
         text = message.content if isinstance(message.content, str) else ""
         if not text.strip():
             text = _thought_json(message) or text
@@ -163,7 +165,6 @@ class OpenAIChat:
         finish = choices[0].finish_reason or "stop"
         if not text and getattr(message, "refusal", None):
             finish = "refusal"
-        tokens_in, tokens_cached, tokens_out = tokens_of(answer)
         return ChatReply(text, tokens_in, tokens_out, finish, tokens_cached)
 
 

@@ -112,7 +112,13 @@ class OpenAIEmbedder:
             where = host_of(self._base_url)
             told = f"{what} at {where} sent no list of embeddings ({type(error).__name__}): check the base URL."
             raise ProviderRefused(told, of_content=False) from None
-        return self._checked(what, rows, count, len(texts)), tokens_of(answer)[0]
+        used = tokens_of(answer)[0]
+        try:
+            return self._checked(what, rows, count, len(texts)), used
+        except ProviderRefused:
+            if used:  # it is charged for all the same
+                tell(Use(self._model, 1, used))
+            raise
 
     def _checked(self, what: str, rows: dict[int, Any], count: int, wanted: int) -> Vectors:
         if count != wanted or sorted(rows) != list(range(wanted)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import socket
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import redis
@@ -31,12 +32,18 @@ def _in_a_process(url: str) -> int:
 
 
 def test_threads_and_processes_share_one_limit(redis_url: str) -> None:
+    began = time.monotonic()
+
+    def most() -> float:
+        """What one limit allows until now, and a little: a slow machine sees it grow for longer."""
+        return 66 + 9 * (time.monotonic() - began)
+
     with ThreadPoolExecutor(4) as pool:
         threads = sum(pool.map(lambda number: reserved(redis_url, 50, str(number)), range(4)))
+    assert 60 <= threads <= most()
     with multiprocessing.get_context("spawn").Pool(2) as processes:
         others = sum(processes.map(_in_a_process, [redis_url] * 2))
-    assert 60 <= threads <= 75  # it grows by nine a second
-    assert others < 100
+        assert threads + others <= most()
 
 
 def test_what_a_server_asks_of_one_worker_holds_back_the_others(redis_url: str) -> None:
@@ -94,8 +101,8 @@ def test_a_redis_that_fails_is_asked_once_since_a_search_waits_for_it() -> None:
         silent.listen(8)
         thread = threading.Thread(target=hang_up)
         thread.start()
-        limiter = RedisLimiter(f"redis://127.0.0.1:{silent.getsockname()[1]}/0", "test", "one")
-        for _ in range(3):  # it is left alone then
+        limiter = RedisLimiter(f"redis://127.0.0.1:{silent.getsockname()[1]}/0", "test", "one", clock=lambda: 100.0)
+        for _ in range(3):  # it is left alone then, for longer than this clock goes
             assert limiter.reserve("s", RATES, 1, patience=0).reserved
         silent.shutdown(socket.SHUT_RDWR)
         thread.join()
@@ -126,7 +133,7 @@ def test_without_redis_each_process_goes_on_with_its_share_and_counts() -> None:
         def set(self, metric: Metric, value: float, labels: tuple[str, ...]) -> None: ...
 
     with RedisServer() as server:
-        others = [RedisLimiter(server.url, "test", str(number)) for number in range(4)]
+        others = [RedisLimiter(server.url, "test", str(number), clock=lambda: 100.0) for number in range(4)]
         for limiter in others:
             assert limiter.reserve("s", RATES, 1, patience=0).reserved
         last = others[-1]
@@ -138,5 +145,5 @@ def test_without_redis_each_process_goes_on_with_its_share_and_counts() -> None:
             metrics.use(None)
         for limiter in others:
             limiter.close()
-    assert 15 <= alone <= 20  # a fourth of 60 and what grows meanwhile
+    assert 15 <= alone <= 20  # a fourth of 60
     assert counted == ["memline_limit_fallbacks_total"] * 100

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,6 +34,14 @@ TURNS = 5
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 
+def eventually(holds: Callable[[], object], what: str, timeout: float = 90) -> None:
+    """Waits until it holds: what was counted last may be told a moment later, and a scrape on a busy machine may miss a part."""
+    deadline = time.monotonic() + timeout
+    while not holds():
+        assert time.monotonic() < deadline, f"not yet {what}"
+        time.sleep(0.2)
+
+
 class Exporter:
     """`memline metrics --serve` in a process of its own."""
 
@@ -54,8 +62,8 @@ class Exporter:
 
     def __exit__(self, *told: object) -> None:
         self._process.terminate()
-        self._process.wait(20)
-        self._reader.join(5)
+        self._process.wait(60)
+        self._reader.join(60)
         assert self._process.stderr is not None
         self._process.stderr.close()
 
@@ -78,18 +86,30 @@ class Running:
         return self.rounds * TURNS
 
     def work(self) -> None:
-        """Turns, one of them twice, one without a memory, and a search."""
+        """Turns, one of them twice, one without a memory, and a search; all their stages have ended, and are counted."""
         fields = {name.removeprefix("MEMLINE_").lower(): value for name, value in self.settings.items()}
         with Memory(settings=load_settings(**fields)) as memory:
             for number in range(TURNS - 2):
-                memory.add(f"I like {WORD} number {number} very much", user_id=USER, wait=True, timeout=60)
-            memory.add(f"I like {WORD} number 0 very much", user_id=USER, wait=True, timeout=60)
-            memory.add("Hello!", user_id=USER, wait=True, timeout=60)
+                memory.add(f"I like {WORD} number {number} very much", user_id=USER, wait=True, timeout=120)
+            memory.add(f"I like {WORD} number 0 very much", user_id=USER, wait=True, timeout=120)
+            memory.add("Hello!", user_id=USER, wait=True, timeout=120)
             assert memory.search(f"What about {WORD}?", filters={"user_id": USER})["results"]
         self.rounds += 1
+        eventually(self._is_through, f"{self.turns} turns through all stages")
+
+    def _is_through(self) -> bool:
+        """Whether each stage has counted every turn, what was written is shown, and nothing is on its way."""
+        main, pool, found = self.scrape(self.main), self.scrape(self.pool), self.scrape(self.exporter)
+        ended = [
+            total(main, "memline_stage_seconds_count", stage=stage, outcome="done") for stage in ("extract", "persist", "link", "save")
+        ]
+        ended += [total(pool, "memline_stage_batch_jobs_sum", stage=stage) for stage in ("embed", "dedup")]
+        ended += [total(main, f"memline_turn_{event}_seconds_count") for event in ("committed", "searchable")]
+        waiting = ("memline_jobs_unfinished", "memline_outbox_oldest_seconds", "memline_stream_entries")
+        return min(ended) >= self.turns and total(found, "memline_up") == 2 and not any(total(found, name) for name in waiting)
 
     def scrape(self, port: int) -> Samples:
-        with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20) as response:
+        with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as response:
             assert response.headers["Content-Type"].startswith("text/plain; version=0.0.4")
             page = response.read().decode()
         self.pages.append(page)
@@ -177,7 +197,15 @@ def test_a_worker_serves_what_it_and_its_children_count(stack: Running) -> None:
 
 
 def test_the_exporter_says_what_the_ledger_and_redis_hold_and_what_applications_count(stack: Running) -> None:
-    found = stack.scrape(stack.exporter)
+    found: Samples = {}
+
+    def answers() -> bool:
+        """Every part in time, and, if another test killed a worker, its loops' beats overdue by now."""
+        found.clear()
+        found.update(stack.scrape(stack.exporter))
+        return total(found, "memline_up") == 2 and set(loops_at_work(found).values()) == {1}
+
+    eventually(answers, "both parts, and one loop of each kind at work")
     assert total(found, "memline_up", part="ledger") == total(found, "memline_up", part="redis") == 1
     assert total(found, "memline_oldest_turn_seconds") == total(found, "memline_outbox_oldest_seconds") == 0
     assert total(found, "memline_jobs_unfinished") == total(found, "memline_failed_jobs") == total(found, "memline_stream_entries") == 0
@@ -186,50 +214,49 @@ def test_the_exporter_says_what_the_ledger_and_redis_hold_and_what_applications_
     assert total(found, "memline_search_seconds_count", outcome="whole") == stack.rounds
     assert total(found, "memline_search_phase_seconds_count", phase="nominate") == stack.rounds
     assert total(found, "memline_stage_seconds_count") == 0, "what a worker serves itself is not here once more"
-    # a worker that another test killed counts until its beat is overdue
-    deadline = time.monotonic() + 30
-    while (working := loops_at_work(found)) != dict.fromkeys(working, 1):
-        assert time.monotonic() < deadline, working
-        time.sleep(0.2)
-        found = stack.scrape(stack.exporter)
 
 
 def test_the_command_prints_everything_once(stack: Running) -> None:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("MEMLINE_", "OPENAI_"))}
-    done = subprocess.run(
-        [sys.executable, "-m", "memline", "metrics"], env=kept | stack.settings, capture_output=True, text=True, timeout=60
-    )
-    assert done.returncode == 0, done.stderr
-    stack.pages.append(done.stdout)
-    found = samples_of(done.stdout)
+    found: Samples = {}
+
+    def answers() -> bool:
+        command = [sys.executable, "-m", "memline", "metrics"]
+        done = subprocess.run(command, env=kept | stack.settings, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stderr
+        stack.pages.append(done.stdout)
+        found.clear()
+        found.update(samples_of(done.stdout))
+        return total(found, "memline_up") == 2
+
+    eventually(answers, "both parts")
     assert total(found, "memline_stage_batch_jobs_sum") == 6 * stack.turns
     assert total(found, "memline_search_seconds_count") == stack.rounds and total(found, "memline_up") == 2
 
 
 def test_metrics_are_read_and_nothing_can_be_sent(stack: Running) -> None:
     with pytest.raises(HTTPError, match="405") as caught:
-        urlopen(f"http://127.0.0.1:{stack.exporter}/metrics", data=b"", timeout=5)
+        urlopen(f"http://127.0.0.1:{stack.exporter}/metrics", data=b"", timeout=30)
     caught.value.close()
 
 
 def test_every_panel_shows_something_and_every_alert_can_be_asked(stack: Running) -> None:
     exporter, workers = [f"127.0.0.1:{stack.exporter}"], [f"127.0.0.1:{stack.main}", f"127.0.0.1:{stack.pool}"]
     with Prometheus({"memline": exporter, "memline-workers": workers}) as prometheus:
-        deadline = time.monotonic() + 60
-        while not prometheus.query('min(count_over_time(up{job=~"memline.*"}[1m])) >= 3'):
-            assert time.monotonic() < deadline, "nothing was scraped"
-            time.sleep(0.2)
+        eventually(lambda: prometheus.query('min(count_over_time(up{job=~"memline.*"}[1m])) >= 3'), "scraped")
         stack.work()  # rates want a change
-        time.sleep(2.5)  # two scrapes
-        assert prometheus.value('min(up{job=~"memline.*"})') == 1
-        assert prometheus.value("sum(memline_turn_committed_seconds_count)") == stack.turns
-        empty = []
-        for path in sorted((ROOT / "ops/grafana/dashboards").glob("*.json")):
-            for panel in json.loads(path.read_text(encoding="utf-8"))["panels"]:
-                for target in panel.get("targets", ()):
-                    if not prometheus.query(target["expr"].replace("$__rate_interval", "1m")):
-                        empty.append((path.stem, panel["title"], target["expr"]))
-        assert empty == []
+        eventually(lambda: prometheus.value("sum(memline_turn_committed_seconds_count)") == stack.turns, "scraped again")
+        eventually(lambda: prometheus.value('min(up{job=~"memline.*"})') == 1, "all of them scraped")
+        shown = [
+            (path.stem, panel["title"], target["expr"])
+            for path in sorted((ROOT / "ops/grafana/dashboards").glob("*.json"))
+            for panel in json.loads(path.read_text(encoding="utf-8"))["panels"]
+            for target in panel.get("targets", ())
+        ]
+        until = time.monotonic() + 30
+        while empty := [target for target in shown if not prometheus.query(target[2].replace("$__rate_interval", "1m"))]:
+            assert time.monotonic() < until, empty  # a rate wants two scrapes
+            time.sleep(0.5)
         rules = yaml.safe_load((ROOT / "ops/prometheus/rules/memline.yml").read_text(encoding="utf-8"))
         for group in rules["groups"]:
             for rule in group["rules"]:

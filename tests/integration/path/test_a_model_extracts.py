@@ -74,7 +74,7 @@ def test_a_server_that_stumbles_is_asked_again_later(memory: Memory, simulator: 
 
 
 def test_a_wait_that_ends_too_early_holds_the_receipt_and_says_what_is_committed(memory: Memory, simulator: Simulator) -> None:
-    simulator.script(Step(delay=1.0))
+    simulator.script(Step(delay=4.0))
     with pytest.raises(WaitTimeout) as raised:
         memory.add("I like sencha.", **MEI, wait=True, timeout=0.2)
     assert raised.value.committed is False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -77,7 +78,17 @@ def stack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         yield found
     stop.set()
     redis.Redis.from_url(server.url).ping()  # the last command that is heard
-    thread.join(10)
+    thread.join(60)
+
+
+def hear_everything(url: str, heard: Heard) -> None:
+    """Returns when whoever listens to Redis has come to what is said to it now."""
+    with redis.Redis.from_url(url) as client:
+        client.echo("heard until here")
+    deadline = time.monotonic() + 60
+    while not any("heard until here" in command for command in heard.redis):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 def in_files(folder: Path, text: str) -> list[str]:
@@ -93,7 +104,7 @@ def test_a_secret_is_nowhere_and_what_was_said_around_it_is_everywhere(
         with memory._house.ledger.read() as connection:
             before = read_counters(connection)
         metadata = {"note": f"pays by {CARD}", "password": PASSWORD}
-        receipt = memory.add(SAID, **ANN, metadata=metadata, prompt=f"{KEY} is mine", idempotency_key="k").wait(60)
+        receipt = memory.add(SAID, **ANN, metadata=metadata, prompt=f"{KEY} is mine", idempotency_key="k").wait(120)
         assert receipt.masked == {"api_key": 2, "card": 2, "password": 2, "private_key": 1}
         kept = memory.add(f"The code of the gate is 4711, the card {CARD}.", **ANN, infer=False, wait=True)["results"]
         assert kept[0]["memory"] == "The code of the gate is 4711, the card [masked: card number]."
@@ -108,7 +119,7 @@ def test_a_secret_is_nowhere_and_what_was_said_around_it_is_everywhere(
         memory.flush(60)
         # a repeat with other secrets is the same turn, as the fingerprint sees no secret either
         other = memory.add(SAID.replace(PASSWORD, "Lemur-Tapir-88"), **ANN, metadata=metadata, prompt=f"{KEY} is mine", idempotency_key="k")
-        assert other.wait(60).results == receipt.results
+        assert other.wait(120).results == receipt.results
         house = memory._house
         with house.ledger.read() as connection:
             counts = read_counters(connection)
@@ -116,6 +127,8 @@ def test_a_secret_is_nowhere_and_what_was_said_around_it_is_everywhere(
                 assert holders_of(connection, secret) == []
             assert holders_of(connection, "[masked: password]")
         assert [counts[name] - before[name] for name in ("masked_api_key", "masked_card", "masked_private_key")] == [4, 5, 1]
+    if stack.redis is not None:
+        hear_everything(stack.redis.url, heard)
     home = Path(stack.variables["MEMLINE_HOME"])
     logs = caplog.text + "".join(line for worker in stack.workers for line in worker.output)
     for secret in SECRETS:

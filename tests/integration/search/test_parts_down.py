@@ -18,7 +18,7 @@ from memline.search.index.embedded import EmbeddedIndex
 from memline.search.index.port import Nominee
 from memline.search.results import SearchResult
 from memline.search.weights import DEFAULT
-from tests.integration.search.world import HURRIED, AwayIndex, World
+from tests.integration.search.world import HURRIED, AwayIndex, World, standing
 from tests.parts import TrigramEmbedder
 
 SAID = ["User likes green tea", "User works at Fabrikam", "Ticket INC-48213 was escalated", "User has a dog named Poppy"]
@@ -175,7 +175,7 @@ def test_a_remote_index_that_answers_is_used(world: World) -> None:
 def test_a_remote_index_that_hangs_costs_its_share_once(world: World) -> None:
     over = threading.Event()
     index = RemoteIndex(world, lambda answer: over.wait(30) and answer)
-    searcher = world.search_with(index=index, deadline=HURRIED)
+    searcher = world.search_with(index=index, deadline=HURRIED, timer=standing)
     try:
         for question in (*QUESTIONS, *QUESTIONS):
             found = world.find(question, threshold=0, searcher=searcher)
@@ -199,7 +199,7 @@ def test_a_remote_index_that_is_back_is_asked_again_after_its_rest(world: World)
 def test_searches_at_the_same_time_lose_so_many_threads_to_an_index_that_hangs_and_no_more(world: World) -> None:
     over = threading.Event()
     index = RemoteIndex(world, lambda answer: over.wait(30) and answer)
-    searcher = world.search_with(index=index, deadline=HURRIED)
+    searcher = world.search_with(index=index, deadline=HURRIED, timer=standing)
     found: list[SearchResult] = []
     threads = [threading.Thread(target=lambda: found.append(world.find("green tea", searcher=searcher))) for _ in range(12)]
     try:

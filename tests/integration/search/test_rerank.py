@@ -15,7 +15,7 @@ from memline.ledger.session import Ledger
 from memline.search.rerank.http import HttpReranker
 from memline.search.results import SearchResult
 from memline.search.searcher import Searcher
-from tests.integration.search.world import HURRIED, World
+from tests.integration.search.world import HURRIED, World, standing
 from tests.unit.language.server import Reply, serving
 
 SAID = [f"User likes tea number {n}" for n in range(12)]
@@ -159,7 +159,7 @@ def test_one_that_hangs_is_given_up_and_not_asked_by_the_next_search(world: Worl
             return {}
 
     reranker = Hangs()
-    searcher = with_reranker(world, reranker, deadline=HURRIED)
+    searcher = with_reranker(world, reranker, deadline=HURRIED, timer=standing)
     for _ in range(3):
         found = world.find("tea number 3", threshold=0, rerank=True, searcher=searcher)
         assert found.missing == ("reranker",) and len(found.results) == 12

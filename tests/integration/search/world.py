@@ -23,11 +23,15 @@ from memline.search.results import SearchResult
 from memline.search.searcher import Searcher
 from tests.parts import START, HandClock, TrigramEmbedder, WordAnalyser, accept, make_parts, make_relay, make_turn, run_all
 
-__all__ = ["HURRIED", "AwayIndex", "World", "statements"]
-
+__all__ = ["HURRIED", "AwayIndex", "World", "standing", "statements"]
 
 #: Seconds that a search takes at most which waits for a part that hangs: what answers, on a slow machine too, does so in its share of it.
 HURRIED = 6.0
+
+
+def standing() -> float:
+    """A timer that stands: a part that did not answer is left alone for as long as the test lasts, however slow the machine."""
+    return 100.0
 
 
 class World:

@@ -37,7 +37,7 @@ def run(home: Path, **variables: str) -> str:
         env=kept | {"MEMLINE_HOME": str(home), "MEMLINE_EXIT_DRAIN": "60", "MEMLINE_SEARCH_DEADLINE": "30"} | variables,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
@@ -51,6 +51,7 @@ def test_a_search_that_failed_last_and_what_ran_at_exit_are_told(memline_home: P
             MEMLINE_OTLP_ENDPOINT=collector.endpoint,
             OTEL_BSP_SCHEDULE_DELAY="600000",  # not before the end
         )
+        sentry.wait_until(lambda: bool(sentry.items("event")), 30)  # sent by the process, and perhaps not yet read here
         events = sentry.items("event")
         spans = collector.spans
     assert [event["tags"]["reason"] for event in events if event["tags"].get("where") == "search"] == [error]

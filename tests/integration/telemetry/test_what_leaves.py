@@ -40,7 +40,7 @@ with Memory() as memory:
             receipt = memory.add(sys.argv[2], user_id="ann")
             print(receipt.id, format(span.get_span_context().trace_id, "032x"), format(span.get_span_context().span_id, "016x"))
         if len(sys.argv) > 3:
-            receipt.wait(60)
+            receipt.wait(120)
             print(len(memory.search("{QUESTION}", filters={{"user_id": "ann"}})["results"]))
     else:
         try:
@@ -64,7 +64,7 @@ class World:
     def application(self, *arguments: str) -> list[str]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("MEMLINE_", "OPENAI_"))}
         done = subprocess.run(
-            [sys.executable, "-c", APPLICATION, *arguments], env=kept | self.variables, capture_output=True, text=True, timeout=90
+            [sys.executable, "-c", APPLICATION, *arguments], env=kept | self.variables, capture_output=True, text=True, timeout=240
         )
         assert done.returncode == 0, done.stderr
         return done.stdout.split()

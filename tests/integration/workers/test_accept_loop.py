@@ -155,7 +155,7 @@ def test_an_entry_of_a_newer_memline_is_left_for_a_newer_worker(parts: Parts, st
     assert (stream.length(), stream.pending_count()) == (1, 1)
 
 
-def until(parts: Parts, done: Callable[[], bool], seconds: float = 10) -> None:
+def until(parts: Parts, done: Callable[[], bool], seconds: float = 60) -> None:
     """Waits for *done*; idle entries are claimed only after a sixth of order_wait, by Redis's time and by the clock."""
     deadline = time.monotonic() + seconds
     clock = parts.clock

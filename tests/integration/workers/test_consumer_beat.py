@@ -126,6 +126,6 @@ def test_an_engine_beats_by_its_own_thread_and_takes_its_row_along(ledger: Ledge
         engine.wake()
         threading.Event().wait(0.01)
     assert [(beat.loop, beat.works(clock.now())) for beat in found] == [("engine", True)]
-    engine.stop(5)
+    engine.stop(60)
     with ledger.read() as connection:
         assert read_beats(connection) == []

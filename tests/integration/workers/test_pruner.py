@@ -26,7 +26,7 @@ from tests.services import PostgresServer, RedisServer
 SOON = {"MEMLINE_PRUNE_EVERY": "0.3", "MEMLINE_KEEP_PAYLOADS": str(1 / 86400), "MEMLINE_EMBEDDER": "tests.chaos.small_parts:SmallEmbedder"}
 
 
-def eventually(holds: Callable[[], bool], timeout: float = 30) -> None:
+def eventually(holds: Callable[[], bool], timeout: float = 90) -> None:
     deadline = time.monotonic() + timeout
     while not holds():
         assert time.monotonic() < deadline, "it did not happen"
@@ -40,7 +40,7 @@ def stripped(house: House) -> bool:
 
 def test_a_worker_prunes_beside_its_sweep(tmp_path: Path, redis_server: RedisServer, postgres_server: PostgresServer) -> None:
     with celery_stack(tmp_path, redis_server, postgres_server, **SOON) as stack, stack.memory() as memory:
-        memory.add("I bought lamp number 7.", user_id="ann").wait(30)
+        memory.add("I bought lamp number 7.", user_id="ann").wait(90)
         house = House(stack.settings())
         eventually(lambda: stripped(house))
         with house.ledger.read() as connection:
@@ -51,7 +51,7 @@ def test_a_worker_prunes_beside_its_sweep(tmp_path: Path, redis_server: RedisSer
 
 def test_the_engine_prunes_on_its_thread(tmp_path: Path) -> None:
     with engine_stack(tmp_path, **SOON) as stack, stack.memory() as memory:
-        memory.add("I bought lamp number 7.", user_id="ann").wait(30)
+        memory.add("I bought lamp number 7.", user_id="ann").wait(90)
         eventually(lambda: stripped(memory._house))
 
 

@@ -65,7 +65,7 @@ finally:
 
 @pytest.mark.parametrize("option", ["--version", "--help"])
 def test_the_module_runs_as_the_program_and_a_glance_loads_no_heavy_part(option: str) -> None:
-    ran = subprocess.run([sys.executable, "-c", GLANCE, option], capture_output=True, text=True, timeout=60)
+    ran = subprocess.run([sys.executable, "-c", GLANCE, option], capture_output=True, text=True, timeout=240)
     assert ran.returncode == 0, ran.stderr
     assert "memline" in ran.stdout
     assert ran.stderr.strip().splitlines()[-1] == "[]"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,21 @@ def test_settings_that_are_wrong_are_the_only_finding(memline_home: Path, monkey
     found = memline_json("doctor", exit_code=4)
     assert found["ok"] is False
     assert "MEMLINE_MODEL_TIMEOUT (90 s) must be shorter than MEMLINE_LEASE (60 s)" in part(found, "settings")["detail"]
+
+
+def test_a_name_that_is_no_setting_is_told_with_the_one_that_may_be_meant(
+    memline_home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("MEMLINE_OPENAI_KEY", "a-secret")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".env").write_text("MEMLINE_WRITEPOLICY=card=refuse\nOTHER=1\n", "utf-8")
+    result = memline("doctor", "--json")
+    found = [each for each in json.loads(result.stdout)["parts"] if each["part"] == "settings"]
+    assert [(each["state"], each["hint"]) for each in found] == [
+        ("warn", "Is MEMLINE_OPENAI_API_KEY meant?"),
+        ("warn", "Is MEMLINE_WRITE_POLICY meant?"),
+    ]
+    assert "a-secret" not in result.output
 
 
 def test_another_embedder_is_told_with_both_models_and_dimensions(ledger: Ledger) -> None:
@@ -147,5 +163,5 @@ def test_a_paid_embedder_is_named_and_not_asked(memline_home: Path, monkeypatch:
     monkeypatch.setenv("MEMLINE_OPENAI_BASE_URL", "http://127.0.0.1:1/v1")
     monkeypatch.setenv("MEMLINE_EMBEDDER", "auto")
     result = memline("doctor", "--json")
-    assert "text-embedding-3-small, 1536 dimensions, at 127.0.0.1 (not asked" in result.stdout
+    assert "text-embedding-3-small, 1536 dimensions, at 127.0.0.1:1 (not asked" in result.stdout
     assert "sk-hidden" not in result.output

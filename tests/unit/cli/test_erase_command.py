@@ -27,6 +27,7 @@ def test_it_erases_and_shows_what_was_removed_and_writes_the_certificate(home: P
     certificate = json.loads(file.read_text())
     assert certificate["proof"]["sound"] and certificate["counts"]["removed"]["memories"] == 1
     assert "mei-the-erased" not in file.read_text() and Subject("default", "user", "mei-the-erased").key not in file.read_text()
+    assert [line.split()[1:4] for line in run("tombstones", "list").stdout.splitlines()[2:]] == [["user", "1", "finished"]]
     listed = json.loads(run("tombstones", "list", "--json").stdout)["tombstones"]
     assert [stone["phase"] for stone in listed] == ["finished"] and listed[0]["certificate"]["erasure"] == certificate["erasure"]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from tests.unit.cli.program import memline, memline_json
@@ -17,6 +19,7 @@ def failed(monkeypatch: pytest.MonkeyPatch) -> str:
         broken.setenv("MEMLINE_MAX_ATTEMPTS", "1")
         result = memline("add", "I work at Fabrikam.", "-u", "mei", exit_code=1)
     assert "failed" in result.stderr and "memline jobs retry" in result.stderr and "Fabrikam" not in result.stderr
+    assert ".." not in result.stderr
     (job,) = memline_json("jobs")["jobs"]
     return str(job["id"])
 
@@ -27,6 +30,19 @@ def test_a_failed_job_is_listed_with_its_reason(failed: str) -> None:
     assert "no such model" in job["reason"]
     shown = memline("jobs").stdout
     assert failed in shown and "failed" in shown and "no such model" in shown
+
+
+@pytest.mark.parametrize("columns", ["60", "80", "120"])
+def test_an_id_is_whole_on_every_terminal_and_a_reason_has_its_own_lines(
+    failed: str, columns: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    memline("add", "I live in Porto.", "-u", "mei")
+    lines = memline("jobs").stdout.splitlines()
+    assert sum(line.startswith(failed) for line in lines) == 1
+    if columns != "120":
+        (below,) = [after for line, after in pairwise(lines) if line.startswith(failed)]
+        assert below.startswith("  ") and "no such model" in below
 
 
 def test_one_job_is_shown_with_what_it_made(failed: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,10 @@ from tests.unit.cli.program import memline, memline_json
 
 pytestmark = pytest.mark.usefixtures("light")
 
-TODAY = datetime.now(UTC).date()
+
+def today() -> date:
+    """Now, and not when the tests were collected: a day may have ended since."""
+    return datetime.now(UTC).date()
 
 
 def add(text: str, *options: str) -> str:
@@ -53,13 +56,13 @@ def test_entities_are_listed_with_their_counts() -> None:
 
 
 def test_a_purge_says_what_would_go_and_then_does_it() -> None:
-    old = TODAY - timedelta(days=40)
-    gone, kept = add("Deck 3.", "--expiration-date", str(old)), add("Deck 4.", "--expiration-date", str(TODAY - timedelta(days=3)))
+    old = today() - timedelta(days=40)
+    gone, kept = add("Deck 3.", "--expiration-date", str(old)), add("Deck 4.", "--expiration-date", str(today() - timedelta(days=3)))
     told = memline_json("purge", "--dry-run")
     assert told == {
         "dry_run": True,
         "grace_days": 30,
-        "last_day_before": str(TODAY - timedelta(days=30)),
+        "last_day_before": str(today() - timedelta(days=30)),
         "purged": 0,
         "namespaces": [{"namespace": "default", "memories": 1, "oldest_last_day": str(old)}],
     }
@@ -96,7 +99,7 @@ def test_a_namespace_has_a_lifetime_of_its_own() -> None:
     }
     found = memline_json("namespace", "set", "default-lifetime", "7")
     assert (found["default_lifetime_days"], found["source"]) == (7, "namespace")
-    assert memline_json("get", add("Deck 3."))["expiration_date"] == str(TODAY + timedelta(days=7))
+    assert memline_json("get", add("Deck 3."))["expiration_date"] == str(today() + timedelta(days=7))
     assert "7 days" in memline("namespace", "show").stdout
     assert memline_json("namespace", "set", "default-lifetime", "never")["source"] == "namespace"
     assert "for ever" in memline("namespace", "show").stdout

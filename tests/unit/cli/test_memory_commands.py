@@ -33,6 +33,10 @@ def test_text_may_come_from_stdin() -> None:
     assert found["results"][0]["memory"] == "User works at Fabrikam"
 
 
+def test_what_is_no_text_on_stdin_is_said_so() -> None:
+    assert "not text in utf-8" in memline("add", "-", "--user-id", "mei", stdin=b"I work \xff at", exit_code=1).stderr
+
+
 def test_a_turn_without_a_fact_says_so() -> None:
     assert "nothing to extract" in memline("add", "Thanks!", "-u", "mei").stdout
 

@@ -32,7 +32,7 @@ class Client:
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
-        self.connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=10)
+        self.connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=60)
 
     def call(self, method: str, path: str, body: Any = None) -> tuple[int, Any, dict[str, str]]:
         raw = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
@@ -441,7 +441,7 @@ def test_closing_lets_a_waiting_call_have_its_answer_at_once() -> None:
         while not simulator.calls:
             time.sleep(0.001)
         simulator.close()
-        assert waiting.result(timeout=10)[0] == 200
+        assert waiting.result(timeout=60)[0] == 200
     client.connection.close()
 
 
@@ -496,13 +496,13 @@ def test_serve_runs_until_it_is_stopped_and_returns_the_counts() -> None:
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(serve, Simulator(), ready=ready, stop=stop)
         try:
-            assert listening.wait(10)
+            assert listening.wait(60)
             client = Client(urls[0])
             assert client.embed("a")[0] == 200
             client.connection.close()
         finally:
             stop.set()
-        assert running.result(timeout=10) == {"/v1/embeddings": 1}
+        assert running.result(timeout=60) == {"/v1/embeddings": 1}
 
 
 # --- OpenAI's own client ---
@@ -511,7 +511,7 @@ def test_serve_runs_until_it_is_stopped_and_returns_the_counts() -> None:
 def test_openais_client_gets_chat_schema_replies_and_embeddings(simulator: Simulator) -> None:
     openai = pytest.importorskip("openai")
     simulator.script('{"memory": []}', {"status": 429, "retry_after": 0}, "after the retry")
-    with openai.OpenAI(base_url=simulator.url, api_key="none", timeout=10, max_retries=1) as client:
+    with openai.OpenAI(base_url=simulator.url, api_key="none", timeout=60, max_retries=1) as client:
         asked = [{"role": "user", "content": "hi"}]
         first = client.chat.completions.create(model="m", messages=asked, response_format=SCHEMA)
         assert first.choices[0].message.content == '{"memory": []}'
@@ -526,7 +526,7 @@ def test_openais_client_is_told_of_a_refused_response_format() -> None:
     openai = pytest.importorskip("openai")
     with (
         Simulator(structured=False) as simulator,
-        openai.OpenAI(base_url=simulator.url, api_key="none", timeout=10, max_retries=0) as client,
+        openai.OpenAI(base_url=simulator.url, api_key="none", timeout=60, max_retries=0) as client,
     ):
         with pytest.raises(openai.BadRequestError, match="response_format"):
             client.chat.completions.create(model="m", messages=[{"role": "user", "content": "hi"}], response_format=SCHEMA)

@@ -27,7 +27,7 @@ def test_a_person_is_shown_the_turn_the_extractor_and_what_was_decided() -> None
     made = {item["memory"]: item["id"] for item in memline_json("list", "-u", "mei")["results"]}
     shown = memline("why", made["User lives in Porto"]).stdout
     assert "User lives in Porto" in shown
-    assert "rules-4" in shown
+    assert "rules-5" in shown
     assert "added: nothing live in its scope said the same" in shown
     assert "Hello! I live in Porto. The weather was fine." in shown
 
@@ -41,7 +41,7 @@ def test_a_program_gets_all_of_it() -> None:
     assert found["source"]["messages"] == [{"number": 0, "role": "user", "text": "I live in Porto.", "source": True}]
     assert found["extraction"] == {
         "verbatim": False,
-        "extractor": "rules-4",
+        "extractor": "rules-5",
         "model": None,
         "prompt_version": None,
         "instructions_from": None,

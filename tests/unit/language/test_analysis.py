@@ -141,7 +141,7 @@ def test_a_forked_child_analyses_also_when_the_parent_was_busy() -> None:
         assert receiving.poll(60)
         assert receiving.recv() == wanted
     finally:
-        child.join(10)
+        child.join(60)
         receiving.close()
         sending.close()
     assert child.exitcode == 0

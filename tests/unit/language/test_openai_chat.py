@@ -12,6 +12,7 @@ import pytest
 from memline.contracts.errors import ProviderRefused, ProviderUnavailable
 from memline.language.chat.openai import OpenAIChat, ReplyForm
 from memline.language.ports import ChatModel, ChatReply
+from memline.language.usage import Use, metered
 from tests.unit.language.server import Reply, Server, error, serving
 
 SCHEMA = {"type": "object", "properties": {"facts": {"type": "array"}}, "required": ["facts"], "additionalProperties": False}
@@ -156,6 +157,15 @@ def test_a_reply_without_usage_or_reason_has_the_usual_ones() -> None:
 def test_an_answer_that_is_no_completion_is_an_error_of_the_provider(body: Any, error_type: type[Exception]) -> None:
     with chatting(lambda path, _: Reply(body)) as (chat, _), pytest.raises(error_type):
         chat.complete(ASK, schema=SCHEMA)
+
+
+@pytest.mark.parametrize("choices", [[], [{"index": 0}]])
+def test_what_an_answer_without_a_reply_cost_is_told_where_the_server_says_it(choices: list[Any]) -> None:
+    usage = {"prompt_tokens": 21, "prompt_tokens_details": {"cached_tokens": 8}, "completion_tokens": 4}
+    with chatting(lambda path, _: Reply({"choices": choices, "usage": usage})) as (chat, _), metered() as uses:
+        with pytest.raises(ProviderUnavailable):
+            chat.complete(ASK, schema=SCHEMA)
+        assert uses == [Use("gpt-5-mini", 1, 21, 8, 4)]
 
 
 def test_a_limit_of_the_server_hands_on_its_wait() -> None:

@@ -11,7 +11,9 @@ import pytest
 
 from memline.contracts.errors import ConfigurationError, ProviderRefused
 from memline.language.embedders.openai import OpenAIEmbedder
+from memline.language.metered import MeteredEmbedder
 from memline.language.ports import Embedder
+from memline.language.usage import Use
 from tests.unit.language.server import Reply, Server, serving
 
 
@@ -154,6 +156,17 @@ def test_two_vectors_for_one_text_are_not_taken_for_two_texts() -> None:
         with pytest.raises(ProviderRefused, match="1 places"):
             embedder.embed(["one", "two"])
         embedder.close()
+
+
+def test_what_a_refused_answer_cost_is_told_also_of_a_search() -> None:
+    body = {"data": [{"index": 0, "embedding": [1, 0]}], "usage": {"prompt_tokens": 6, "total_tokens": 6}}
+    told: list[Use] = []
+    with serving(lambda path, _: Reply(body)) as server:
+        embedder = OpenAIEmbedder("m", 3, "key", server.base_url)
+        with pytest.raises(ProviderRefused, match="dimension 2"):
+            MeteredEmbedder(embedder, told.extend).embed(["one"])
+        embedder.close()
+    assert told == [Use("m", 1, 6)]
 
 
 def test_a_dimension_below_one_is_a_wrong_setting() -> None:

@@ -71,13 +71,13 @@ def in_time(index: Index, left: float) -> tuple[IndexInTime, SimpleNamespace]:
 
 def test_all_calls_of_a_search_share_half_of_what_was_left() -> None:
     index = Index([Nominee("a", 0.5)])
-    asked, time = in_time(index, 10.0)
+    asked, time = in_time(index, 100.0)
     vector = np.zeros(2, np.float32)
     assert asked.nearest("memory", "default", [], vector, limit=3) == [Nominee("a", 0.5)]
-    time.left = 6.0
+    time.left = 70.0
     assert asked.matching("default", [], ["tea"], limit=3) == [Nominee("a", 0.5)]
     assert asked.nearest_any("entity", "default", [], [vector], limit=3) == [Nominee("a", 0.5)]
-    time.left = 5.0
+    time.left = 50.0
     with pytest.raises(ServiceUnavailable, match="share"):
         asked.matching("default", [], ["tea"], limit=3)
     assert index.asked == 3 and asked.why is not None

@@ -84,7 +84,7 @@ class Counting:
     def end(self, number: signal.Signals = signal.SIGKILL) -> None:
         assert self.process.stdin is not None and self.process.stdout is not None
         self.process.send_signal(number)
-        self.process.wait(20)
+        self.process.wait(60)
         self.process.stdin.close()
         self.process.stdout.close()
 
@@ -236,7 +236,7 @@ def test_no_reader_sees_half_a_number(tmp_path: Path) -> None:
             file.seek(0)
             seen |= {values for _, values in read_counts(file.read(64))}
     process.kill()
-    process.wait(20)
+    process.wait(60)
     process.stdout.close()
     assert seen <= {(-1.0,), (3.141592653589793,)} and seen
 
