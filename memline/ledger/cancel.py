@@ -11,7 +11,7 @@ from sqlalchemy.engine import Connection
 from memline.contracts.receipt import Status
 from memline.ledger.counters import count
 from memline.ledger.jobs import Stage, lock_which
-from memline.ledger.leases import lock_idle_lanes, lock_leases, move_queues, release_emptied
+from memline.ledger.leases import lock_batches, move_queues, release_emptied
 from memline.ledger.messages import carries, strip_payloads
 from memline.ledger.schema import jobs
 
@@ -23,15 +23,16 @@ def cancel_jobs(tx: Connection, job_nos: Sequence[int], *, reason: str, now: dat
     return cancel_where(tx, jobs.c.no.in_(list(job_nos)), reason=reason, now=now)
 
 
-def cancel_where(tx: Connection, which: sa.ColumnElement[bool], *, reason: str, now: datetime) -> int:
+def cancel_where(tx: Connection, which: sa.ColumnElement[bool], *, reason: str, now: datetime, idle: Sequence[str] | None = None) -> int:
     """Ends the jobs for which *which* holds as cancelled, with what they carried, replies too. Returns how many were not committed.
 
     A failed one is among them: a replay would else bring it back. What a job has committed stays for the caller to decide; it is done, and
     its last stages do not run. The queues of lanes that wait move on. A batch that is left with no job of a lane gives the lane back, and
-    one that is left with none ends: whoever runs it is told by the guard.
+    one that is left with none ends: whoever runs it is told by the guard. *idle*: what `lock_to_cancel` said of the lanes of these jobs,
+    where all is locked already.
     """
     open_jobs = _open(which)
-    waiting = lock_to_cancel(tx, which)
+    waiting = lock_to_cancel(tx, which) if idle is None else idle
     rows = tx.execute(sa.select(jobs.c.no, jobs.c.lease_id, jobs.c.committed_at).where(open_jobs).order_by(jobs.c.no)).all()
     held = sorted({row.lease_id for row in rows if row.lease_id is not None})
     strip_payloads(tx, which)
@@ -57,13 +58,9 @@ def cancel_where(tx: Connection, which: sa.ColumnElement[bool], *, reason: str, 
 
 
 def lock_to_cancel(tx: Connection, which: sa.ColumnElement[bool]) -> Sequence[str]:
-    """Locks what `cancel_where` changes; the keys of the lanes among it. For who cancels in several steps: before the first, for all.
-
-    Batches are before the lanes: one that is given back at the moment leaves its lanes idle, and so they are locked.
-    """
+    """Locks what `cancel_where` changes; the keys of the lanes among it. For who cancels in several steps: before the first, for all."""
     open_jobs = _open(which)
-    lock_leases(tx, sa.select(jobs.c.lease_id).where(open_jobs, jobs.c.lease_id.is_not(None)))
-    waiting = lock_idle_lanes(tx, sa.select(jobs.c.lane).where(open_jobs))
+    waiting = lock_batches(tx, open_jobs)
     lock_which(tx, which, sa.or_(open_jobs, carries()))
     return waiting
 

@@ -76,8 +76,9 @@ def count(tx: Connection, name: str, by: int = 1) -> None:
         return
     gathered = _gathered.get(tx)
     if gathered is None:
-        gathered = _gathered[tx] = Counter()
+        gathered = Counter()
         before_commit(tx, _RANK, partial(_write, gathered))
+        _gathered[tx] = gathered
     gathered[name] += by
 
 

@@ -125,7 +125,7 @@ _NARROWEST = ("run", "user", "agent", "namespace")
 
 def _clear(
     tx: Connection,
-    of_lanes: sa.Select[tuple[str]],
+    of_lanes: sa.Select[str],
     which: sa.ColumnElement[bool],
     told: Mapping[str, Any],
     *,
@@ -133,11 +133,11 @@ def _clear(
 ) -> Cleared:
     keys = tx.execute(of_lanes).scalars().all()
     cancelled = 0
-    if len(keys) > _CHUNK:
-        lock_to_cancel(tx, jobs.c.lane.in_(of_lanes))
+    locked = frozenset(lock_to_cancel(tx, jobs.c.lane.in_(of_lanes))) if len(keys) > _CHUNK else None
     for start in range(0, len(keys), _CHUNK):
         some = keys[start : start + _CHUNK]
-        cancelled += cancel_where(tx, jobs.c.lane.in_(some), reason=cancelled_for, now=told["now"])
+        idle = None if locked is None else [key for key in some if key in locked]
+        cancelled += cancel_where(tx, jobs.c.lane.in_(some), reason=cancelled_for, now=told["now"], idle=idle)
         tx.execute(sa.delete(messages).where(messages.c.lane.in_(some)))
     return Cleared(retire(tx, which, **told), cancelled)
 

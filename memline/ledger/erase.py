@@ -20,7 +20,7 @@ from memline.contracts.scope import Owner, Subject, SubjectKind
 from memline.ledger.counters import count
 from memline.ledger.erase_rows import Whose, erase_jobs, erase_lanes, erase_memories
 from memline.ledger.jobs import Stage, lock_which
-from memline.ledger.leases import lock_idle_lanes, lock_leases, move_queues, release_emptied
+from memline.ledger.leases import lock_batches, move_queues, release_emptied
 from memline.ledger.locks import lock_key, lock_owners
 from memline.ledger.messages import carries, strip_payloads
 from memline.ledger.outbox import lock_all, write_enqueued
@@ -163,9 +163,8 @@ def finish(ledger: Ledger, stone: Tombstone, *, place: str, certificate: Mapping
     """Ends an erasure: turns that were handed over until *place* and *now* end cancelled, later ones are taken again."""
     with ledger.write() as tx:
         lock_subject(tx, stone, None)
-        mine = outbox.c.object_id.in_(
-            sa.select(erasure_objects.c.object_id).where(erasure_objects.c.erasure == stone.id, erasure_objects.c.kind == outbox.c.kind)
-        )
+        told = erasure_objects.c
+        mine = sa.exists().where(told.erasure == stone.id, told.kind == outbox.c.kind, told.object_id == outbox.c.object_id)
         lock_all(tx, mine)
         tx.execute(sa.delete(outbox).where(mine))
         tx.execute(sa.delete(erasure_objects).where(erasure_objects.c.erasure == stone.id))
@@ -230,8 +229,7 @@ def _cancel(tx: Connection, whose: Whose, *, now: datetime) -> list[list[Any]]:
         whose.jobs, sa.or_(jobs.c.finished_at.is_(None), jobs.c.stage != Stage.DONE.value), jobs.c.state != Status.CANCELLED.value
     )
     of_jobs = sa.select(jobs.c.lease_id).where(open_jobs, jobs.c.lease_id.is_not(None))
-    lock_leases(tx, of_jobs)
-    waiting = lock_idle_lanes(tx, sa.select(jobs.c.lane).where(open_jobs))
+    waiting = lock_batches(tx, open_jobs)
     lock_which(tx, whose.jobs, sa.or_(open_jobs, carries()))
     batches = tx.execute(sa.select(leases).where(leases.c.id.in_(of_jobs)).order_by(leases.c.id)).all()
     rows = tx.execute(sa.select(jobs.c.no, jobs.c.committed_at).where(open_jobs).order_by(jobs.c.no)).all()

@@ -5,7 +5,7 @@ Every verb that changes a lease names its epoch and its stage: who holds an olde
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
@@ -33,8 +33,7 @@ __all__ = [
     "guard",
     "hand_back",
     "hand_back_all",
-    "lock_idle_lanes",
-    "lock_leases",
+    "lock_batches",
     "move_queues",
     "release_emptied",
     "renew",
@@ -170,14 +169,23 @@ def free_lanes(tx: Connection, lease_id: str, *, now: datetime, only_empty: bool
     move_queues(tx, _lock_lanes(tx, *which), now=now)
 
 
-def lock_idle_lanes(tx: Connection, lane_keys: Collection[str] | sa.Select[tuple[str]]) -> Sequence[str]:
-    """Locks those of the lanes that no batch holds, and says which they are."""
-    return _lock_lanes(tx, lanes.c.key.in_(lane_keys), lanes.c.lease_id.is_(None))
+def lock_batches(tx: Connection, which: sa.ColumnElement[bool]) -> Sequence[str]:
+    """Locks the batches of the jobs for which *which* holds, and those of their lanes that no batch holds: the keys of the latter.
+
+    To be called before the jobs are locked. Batches come before the lanes: one that is given back at the moment leaves its lanes idle,
+    and so they are locked. And once more after them: one of a lane that was being claimed is there only now, and may be taken at once.
+    """
+    _lock_leases(tx, which)
+    idle = _lock_lanes(tx, lanes.c.key.in_(sa.select(jobs.c.lane).where(which)), lanes.c.lease_id.is_(None))
+    _lock_leases(tx, which)
+    return idle
 
 
-def lock_leases(tx: Connection, lease_ids: sa.Select[tuple[str | None]]) -> None:
-    """Locks batches before their jobs, as everybody does; those that are gone meanwhile are none."""
-    tx.execute(sa.select(leases.c.id).where(leases.c.id.in_(lease_ids)).order_by(leases.c.id).with_for_update()).all()
+def _lock_leases(tx: Connection, which: sa.ColumnElement[bool]) -> None:
+    if tx.dialect.name == "sqlite":
+        return
+    of_jobs = sa.select(jobs.c.lease_id).where(which, jobs.c.lease_id.is_not(None))
+    tx.execute(sa.select(leases.c.id).where(leases.c.id.in_(of_jobs)).order_by(leases.c.id).with_for_update()).all()
 
 
 def release_emptied(tx: Connection, lease_ids: Sequence[str], *, now: datetime) -> None:

@@ -77,7 +77,7 @@ def lock_owners(tx: Connection, owner_keys: Iterable[str]) -> None:
 
 
 def lock_claim(tx: Connection) -> None:
-    """The last lock of a transaction that claims: who holds it waits for nothing."""
+    """The last lock of this kind of a transaction that claims: who holds it waits only for jobs that a relay shows, and for counters."""
     _lock(tx, _CLAIM, ("00000000",), exclusive=True)
 
 

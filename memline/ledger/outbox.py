@@ -74,37 +74,36 @@ def enqueue(
     around = tracing.current()
     gathered = _gathered.get(tx)
     if gathered is None:
-        gathered = _gathered[tx] = {}
+        gathered = {}
         before_commit(tx, _RANK, partial(_write, gathered))
+        _gathered[tx] = gathered
     for object_id, (namespace, version) in namespace_by_id.items():
-        gathered[_NUMBER[kind], object_id] = {
-            "kind": kind,
-            "object_id": object_id,
-            "namespace": namespace,
-            "version": version,
-            "queued_at": now,
-            "next_at": now,
-            "trace": around if traces is None else traces.get(object_id),
-        }
+        trace = around if traces is None else traces.get(object_id)
+        gathered[_NUMBER[kind], object_id] = (kind, object_id, namespace, version, now, now, trace)
 
 
 #: Before the counters: `session.before_commit`.
 _RANK = 1
 
-#: Ids a statement.
+#: Rows or ids a statement.
 _CHUNK = 1000
 
 #: The order in which kinds are locked.
 _NUMBER = {"memory": 0, "entity": 1}
 
+#: A row: kind, id, namespace, version, when it was queued and is due, trace. A deletion may gather 100,000 of them.
+_Row = tuple[Kind, str, str, int, datetime, datetime, str | None]
+_COLUMNS = ("kind", "object_id", "namespace", "version", "queued_at", "next_at", "trace")
+
 #: By transaction, the rows that it enqueued and that are not written yet, by number of the kind and id.
-_gathered: weakref.WeakKeyDictionary[Connection, dict[tuple[int, str], dict[str, Any]]] = weakref.WeakKeyDictionary()
+_gathered: weakref.WeakKeyDictionary[Connection, dict[tuple[int, str], _Row]] = weakref.WeakKeyDictionary()
 
 
-def _write(gathered: dict[tuple[int, str], dict[str, Any]], tx: Connection) -> None:
-    if gathered:
-        tx.execute(requeue(insert(tx, outbox)), [row for _, row in sorted(gathered.items())])
-        gathered.clear()
+def _write(gathered: dict[tuple[int, str], _Row], tx: Connection) -> None:
+    rows = [gathered[key] for key in sorted(gathered)]
+    gathered.clear()
+    for start in range(0, len(rows), _CHUNK):
+        tx.execute(requeue(insert(tx, outbox)), [dict(zip(_COLUMNS, row, strict=True)) for row in rows[start : start + _CHUNK]])
 
 
 def write_enqueued(tx: Connection) -> dict[str, datetime]:
@@ -113,7 +112,7 @@ def write_enqueued(tx: Connection) -> dict[str, datetime]:
     No relay takes one of them any more until the transaction ends.
     """
     rows = _gathered.get(tx, {})
-    keys = [ObjectKey(row["kind"], row["namespace"], row["object_id"]) for row in rows.values()]
+    keys = [ObjectKey(kind, namespace, object_id) for kind, object_id, namespace, *_ in rows.values()]
     _write(rows, tx)
     found: dict[str, datetime] = {}
     for start in range(0, len(keys), _CHUNK):

@@ -112,6 +112,7 @@ class Ledger:
         """A write transaction: committed when the block ends, rolled back when it raises."""
         if not self.is_sqlite:
             with self._named_errors(), self.engine.begin() as connection:
+                _last[connection] = []
                 yield connection
                 _write_last(connection)
             _tell(connection)
@@ -119,6 +120,7 @@ class Ledger:
         with self._writer, self._named_errors(), self.engine.connect() as connection:
             connection = connection.execution_options(**{_WRITE: True})
             with connection.begin():
+                _last[connection] = []
                 yield connection
                 _write_last(connection)
         _tell(connection)
@@ -163,13 +165,19 @@ def when_committed(tx: Connection, call: Callable[[], None]) -> None:
 
 def before_commit(tx: Connection, rank: int, call: Callable[[Connection], None]) -> None:
     """Calls *call* with the transaction of a `Ledger.write`, when its block has ended well: for rows that many write, and that are so
-    locked in one order by all, and for a moment only. Those of a lower *rank* are written first. It must not keep the transaction."""
-    _last.setdefault(tx, []).append((rank, call))
+    locked in one order by all, and for a moment only. Those of a lower *rank* are written first. It must not keep the transaction.
+
+    Raises KeyError for a transaction of another kind, or one that is over: what was to be written would be lost.
+    """
+    _last[tx].append((rank, call))
 
 
 def _write_last(tx: Connection) -> None:
-    for _, call in sorted(_last.pop(tx, ()), key=lambda each: each[0]):
-        call(tx)
+    waiting = _last[tx]
+    while waiting:  # what is written last may count
+        waiting.sort(key=lambda each: each[0])
+        waiting.pop(0)[1](tx)
+    del _last[tx]
 
 
 def _to_do(cause: object) -> str:

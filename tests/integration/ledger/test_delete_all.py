@@ -13,6 +13,7 @@ from memline.contracts.filters import parse
 from memline.contracts.scope import Scope
 from memline.contracts.turn import Turn
 from memline.ledger.accept import Accepted, Outcome, accept_turns
+from memline.ledger.claim import ClaimLimits
 from memline.ledger.counters import read_counters
 from memline.ledger.delete_all import Cleared, delete_all, reset_namespace
 from memline.ledger.history import history_of
@@ -292,6 +293,22 @@ def test_a_reset_empties_its_namespace_and_its_history_and_no_other(parts: Parts
     assert "User met Anna X123" in live(parts.ledger)
     nothing_is_left_over(parts.ledger)
     sound(parts)
+
+
+def test_a_reset_of_more_lanes_than_go_in_one_statement_frees_all_of_them(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("memline.ledger.delete_all._CHUNK", 2)
+    parts = make_parts(ledger, limits=ClaimLimits(in_flight=1, batch=3))
+    users = [f"u{number}" for number in range(5)]
+    accept(parts, *(make_turn("one", user=user) for user in users))
+    claimed(parts)  # of three of them
+    accept(parts, *(make_turn("two", user=user) for user in users))
+    assert reset_namespace(ledger, "default", now=START) == Cleared(0, 10)
+    assert {(row.state, row.lease_id, row.messages) for row in table(ledger, jobs)} == {("cancelled", None, None)}
+    assert table(ledger, leases) == []
+    assert all(row.lease_id is None and row.done_position == row.last_position for row in table(ledger, lanes))
+    accept(parts, *(make_turn("three", user=user) for user in users))
+    run_all(parts)
+    assert live(ledger) == ["three"] * 5
 
 
 def test_an_empty_scope_is_deleted_without_an_effect(parts: Parts) -> None:

@@ -25,7 +25,8 @@ from memline.ledger.changes import prune_changes
 from memline.ledger.claim import ClaimLimits, claim
 from memline.ledger.counters import count, read_counters
 from memline.ledger.delete_all import delete_all
-from memline.ledger.jobs import jobs_of_lease, retry_job
+from memline.ledger.erase import begin
+from memline.ledger.jobs import STAGES, Stage, jobs_of_lease, retry_job
 from memline.ledger.leases import LeaseTimes, dissolve_expired, take
 from memline.ledger.locks import lock_one_of, lock_owners
 from memline.ledger.meta import check_embedder
@@ -46,8 +47,9 @@ from memline.ledger.schema import (
     stage_results,
 )
 from memline.ledger.seats import release_held
-from memline.ledger.session import Ledger
+from memline.ledger.session import Ledger, before_commit
 from memline.pipeline.paid import paid_call
+from memline.pipeline.runner import run_stage
 from tests.parts import START, CountingIds, accept, job_of, make_parts, make_turn, run_all, table
 
 on_postgres = pytest.mark.parametrize("ledger", ["postgres"], indirect=True)
@@ -142,16 +144,37 @@ def counted(ledger: Ledger) -> dict[str, int]:
 
 
 def test_what_a_transaction_counts_is_there_for_itself_and_after_its_commit(ledger: Ledger) -> None:
+    def fails(tx: Connection) -> None:
+        count(tx, "late_turns")
+        raise ZeroDivisionError
+
     with ledger.write() as tx:
         count(tx, "late_turns")
         count(tx, "drift_stale", 3)
         count(tx, "late_turns", 2)
         assert read_counters(tx)["late_turns"] == 3
-    with ledger.engine.connect() as rolled_back:
-        count(rolled_back, "late_turns")
+    with pytest.raises(ZeroDivisionError):
+        writes(ledger, fails)()
     with ledger.write() as tx:
         count(tx, "late_turns")
     assert counted(ledger) == {"late_turns": 4, "drift_stale": 3}
+
+
+def test_what_would_never_be_written_is_refused(ledger: Ledger) -> None:
+    with ledger.write() as over:
+        count(over, "late_turns")
+    with ledger.read() as reading, pytest.raises(KeyError):
+        enqueue(reading, "memory", {"a": ("default", 1)}, now=START)
+    with pytest.raises(KeyError):
+        enqueue(over, "memory", {"a": ("default", 1)}, now=START)
+    assert table(ledger, outbox) == []
+
+
+def test_what_is_written_last_may_count(ledger: Ledger) -> None:
+    with ledger.write() as tx:
+        before_commit(tx, 1, lambda tx: count(tx, "late_turns"))
+        before_commit(tx, 2, lambda tx: count(tx, "order_gaps"))
+    assert counted(ledger) == {"late_turns": 1, "order_gaps": 1}
 
 
 @on_postgres
@@ -236,6 +259,41 @@ def deletes(tx: Connection) -> None:
 
 
 @on_postgres
+@pytest.mark.parametrize("verb", ["delete_all", "erase"])
+def test_a_batch_that_is_claimed_while_its_jobs_are_cancelled_is_locked_before_them(ledger: Ledger, verb: str) -> None:
+    accept(make_parts(ledger), make_turn(id="a"))
+    free: list[Any] = []
+
+    @event.listens_for(ledger.engine, "before_cursor_execute")
+    def look(_connection: Any, _cursor: Any, statement: str, *_more: Any) -> None:
+        if statement.startswith("SELECT count(*)") and "FROM jobs" in statement and "FOR UPDATE" in statement and watching:
+            watching.clear()
+            with ledger.write() as worker:  # takes it, if it can
+                free.extend(worker.execute(sa.select(leases.c.id).with_for_update(skip_locked=True)).all())
+                there.extend(worker.execute(sa.select(leases.c.id)).all())
+
+    there: list[Any] = []
+    watching: list[bool] = []
+
+    def cancel() -> None:
+        if verb == "delete_all":
+            delete_all(ledger, ANN, now=START)
+        else:
+            subject = Subject("default", "user", "ann")
+            begin(ledger, subject, id="e", hash="h", key_id="k", place="", now=START)
+
+    def claiming(tx: Connection) -> None:
+        claim(tx, now=START, limits=ClaimLimits(in_flight=1), times=TIMES, new_id=CountingIds("batch").new, paid=False)
+        watching.append(True)
+
+    with beside(ledger, claiming, cancel):
+        pass
+    assert there and not free
+    assert table(ledger, leases) == [] and job_of(ledger, "a").state == "cancelled"
+    assert table(ledger, lanes)[0].lease_id is None
+
+
+@on_postgres
 def test_the_sweep_seats_no_turn_whose_scope_is_being_deleted(ledger: Ledger) -> None:
     parts = make_parts(ledger)
     accept(parts, make_turn(id="first", producer="p", number=1))
@@ -282,6 +340,20 @@ def test_a_job_that_is_cancelled_while_it_is_claimed_stays_cancelled(ledger: Led
     with beside(ledger, cancel, lambda: claimed(ledger)):
         pass
     assert [(row.state, row.lease_id) for row in table(ledger, jobs)] == [("cancelled", None), ("accepted", "batch-000001")]
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_batch_of_which_no_job_is_left_ends_and_frees_its_lane(ledger: Ledger, stage: Stage) -> None:
+    parts = make_parts(ledger)
+    accept(parts, make_turn(id="a"))
+    with ledger.write() as tx:
+        limits = ClaimLimits(in_flight=1)
+        (lease,) = claim(tx, now=START, limits=limits, times=TIMES, new_id=CountingIds("batch").new, paid=False)
+        tx.execute(sa.update(jobs).values(state="cancelled", finished_at=START, lease_id=None))
+        tx.execute(sa.update(leases).values(stage=stage.value))
+    assert run_stage(parts, lease.id, lease.epoch, stage, worker="w", send=lambda batches: None) is None
+    (lane,) = table(ledger, lanes)
+    assert (table(ledger, leases), lane.lease_id, lane.done_position) == ([], None, lane.last_position)
 
 
 @on_postgres
