@@ -44,8 +44,9 @@ class Loop:
         self._stop.set()
 
     def join(self, timeout: float) -> bool:
-        """Waits for the end; False when it did not come in *timeout* seconds."""
-        self._thread.join(timeout)
+        """Waits for the end, of one that was started; False when it did not come in *timeout* seconds."""
+        if self._thread.ident is not None:
+            self._thread.join(timeout)
         return not self._thread.is_alive()
 
     def _run(self) -> None:

@@ -21,6 +21,7 @@ from memline.outbox.relay import Relay
 from memline.pipeline.parts import Parts
 from memline.pipeline.runner import give_back_waiting, run_stage
 from memline.workers.accept_loop import AcceptLoop, Entries
+from memline.workers.after_pool import when_the_pool_stands
 from memline.workers.celery_app import CelerySend, make_app, queue_of
 from memline.workers.consumer_beat import watch_consumer
 from memline.workers.expirer import Expirer
@@ -144,12 +145,17 @@ def run_worker(
 
     stop = work.stop = Stop(stop_within, begin=begin_no_more, hand_back=work.hand_back, leave=_leave_at_once)
     stop.listen(_tell_celery if roles.stages else lambda: None)
-    for loop in loops:
-        loop.start()
+
+    def start() -> None:
+        for loop in loops:
+            loop.start()
+
     try:
         if roles.stages:
+            when_the_pool_stands(app, start)
             _serve(app, roles, log_level)
         else:
+            start()
             up()
             stop.wait()
     finally:
