@@ -129,8 +129,9 @@ def test_another_embedder_is_refused_with_both_models(program: Program) -> None:
 
 
 def test_an_interrupted_import_goes_on_where_it_was(program: Program, tmp_path: Path) -> None:
+    # so many that it can not be over before it is interrupted
     path = tmp_path / "long.jsonl"
-    said = [{"content": f"My locker code is {number}.", "user_id": f"user-{number % 20}"} for number in range(400)]
+    said = [{"content": f"My locker code is {number}.", "user_id": f"user-{number % 20}"} for number in range(2000)]
     path.write_text("".join(json.dumps(turn) + "\n" for turn in said), encoding="utf-8")
     importing = program.start("import", path, "--no-infer")
     deadline = time.monotonic() + 60
@@ -140,8 +141,8 @@ def test_an_interrupted_import_goes_on_where_it_was(program: Program, tmp_path: 
     assert code == 130
     assert "Run the same command again" in told and "Traceback" not in told
     again = program.json("import", path, "--no-infer", "--no-wait")
-    assert again["turns"] == 400 and again["known"] > 0
-    assert again["known"] + again["new"] + again["on_the_way"] == 400
+    assert again["turns"] == 2000 and again["known"] > 0
+    assert again["known"] + again["new"] + again["on_the_way"] == 2000
 
 
 def test_a_pipe_that_closes_early_is_no_traceback(program: Program) -> None:
