@@ -15,7 +15,7 @@ from memline.ledger.leases import lock_batches, move_queues, release_emptied
 from memline.ledger.messages import carries, strip_payloads
 from memline.ledger.schema import jobs
 
-__all__ = ["cancel_jobs", "cancel_where", "lock_to_cancel"]
+__all__ = ["cancel_jobs", "cancel_where", "lock_to_cancel", "still_open"]
 
 
 def cancel_jobs(tx: Connection, job_nos: Sequence[int], *, reason: str, now: datetime) -> int:
@@ -31,7 +31,7 @@ def cancel_where(tx: Connection, which: sa.ColumnElement[bool], *, reason: str, 
     one that is left with none ends: whoever runs it is told by the guard. *idle*: what `lock_to_cancel` said of the lanes of these jobs,
     where all is locked already.
     """
-    open_jobs = _open(which)
+    open_jobs = still_open(which)
     waiting = lock_to_cancel(tx, which) if idle is None else idle
     rows = tx.execute(sa.select(jobs.c.no, jobs.c.lease_id, jobs.c.committed_at).where(open_jobs).order_by(jobs.c.no)).all()
     held = sorted({row.lease_id for row in rows if row.lease_id is not None})
@@ -59,12 +59,13 @@ def cancel_where(tx: Connection, which: sa.ColumnElement[bool], *, reason: str, 
 
 def lock_to_cancel(tx: Connection, which: sa.ColumnElement[bool]) -> Sequence[str]:
     """Locks what `cancel_where` changes; the keys of the lanes among it. For who cancels in several steps: before the first, for all."""
-    open_jobs = _open(which)
+    open_jobs = still_open(which)
     waiting = lock_batches(tx, open_jobs)
     lock_which(tx, which, sa.or_(open_jobs, carries()))
     return waiting
 
 
-def _open(which: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
+def still_open(which: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
+    """Those of the jobs of *which* that a cancellation ends: not cancelled, with stages to come (a failed one has them)."""
     unfinished = sa.or_(jobs.c.finished_at.is_(None), jobs.c.stage != Stage.DONE.value)
     return sa.and_(which, unfinished, jobs.c.state != Status.CANCELLED.value)

@@ -17,12 +17,13 @@ from sqlalchemy.engine import Connection
 from memline.contracts import failpoints
 from memline.contracts.receipt import Status
 from memline.contracts.scope import Owner, Subject, SubjectKind
+from memline.ledger.cancel import lock_to_cancel, still_open
 from memline.ledger.counters import count
 from memline.ledger.erase_rows import Whose, erase_jobs, erase_lanes, erase_memories
-from memline.ledger.jobs import Stage, lock_which
-from memline.ledger.leases import lock_batches, move_queues, release_emptied
+from memline.ledger.jobs import Stage
+from memline.ledger.leases import move_queues, release_emptied
 from memline.ledger.locks import lock_key, lock_owners
-from memline.ledger.messages import carries, strip_payloads
+from memline.ledger.messages import strip_payloads
 from memline.ledger.outbox import lock_all, write_enqueued
 from memline.ledger.schema import erasure_objects, jobs, lanes, leases, memories, outbox, owners, stage_results, subjects, tombstones
 from memline.ledger.session import Ledger, insert
@@ -225,12 +226,9 @@ def _raise_epoch(tx: Connection, key: str) -> int:
 
 def _cancel(tx: Connection, whose: Whose, *, now: datetime) -> list[list[Any]]:
     """Ends the jobs of the subject that are not through. A batch stays while a worker has it: so it is seen when that one has ended."""
-    open_jobs = sa.and_(
-        whose.jobs, sa.or_(jobs.c.finished_at.is_(None), jobs.c.stage != Stage.DONE.value), jobs.c.state != Status.CANCELLED.value
-    )
+    open_jobs = still_open(whose.jobs)
     of_jobs = sa.select(jobs.c.lease_id).where(open_jobs, jobs.c.lease_id.is_not(None))
-    waiting = lock_batches(tx, open_jobs)
-    lock_which(tx, whose.jobs, sa.or_(open_jobs, carries()))
+    waiting = lock_to_cancel(tx, whose.jobs)
     batches = tx.execute(sa.select(leases).where(leases.c.id.in_(of_jobs)).order_by(leases.c.id)).all()
     rows = tx.execute(sa.select(jobs.c.no, jobs.c.committed_at).where(open_jobs).order_by(jobs.c.no)).all()
     strip_payloads(tx, whose.jobs)
