@@ -23,6 +23,7 @@ pytestmark = pytest.mark.chaos
 WRITE_FOR = 20.0
 CALLERS = 5
 SAID = ("I live in Porto.", "I moved to Lisbon.", "I like tea with Anna.", "Bob met Anna in Oslo.", "My phone has the number 4417.")
+NAMESPACES = ("default", "other")
 CALLS = (*["add"] * 8, "delete", "update", "delete_all", "delete_all of a run", "reset")
 
 
@@ -54,7 +55,7 @@ def keep_calling(stack: Stack, number: int, until: float, wrong: list[MemlineErr
     with stack.memory() as memory:
         try:
             while time.monotonic() < until and not wrong:
-                call(memory.in_namespace(chance.choice(["default", "default", "other"])), chance)
+                call(memory.in_namespace(chance.choice(NAMESPACES)), chance)
         except MemlineError as error:
             wrong.append(error)
 
@@ -70,7 +71,8 @@ def test_no_two_writers_wait_for_each_other(tmp_path: Path, redis_server: RedisS
             caller.join(WRITE_FOR + 240)
         assert not any(caller.is_alive() for caller in callers) and wrong == []
         with stack.memory() as memory:
-            memory.flush(300)
+            for namespace in NAMESPACES:
+                memory.in_namespace(namespace).flush(300)
             assert verify(memory._house.ledger, memory._house.index, deep=True).to_json() == {"sound": True, "findings": [], "lag": 0}
         ledger = Ledger(stack.variables["MEMLINE_LEDGER_URL"])
         with ledger.read() as connection:

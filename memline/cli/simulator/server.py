@@ -378,9 +378,9 @@ def serve(
     """
     stop = stop or threading.Event()
     with simulator:
-        if ready is not None:
-            ready(simulator.url)
         try:
+            if ready is not None:  # inside: Ctrl-C may come as soon as the first line is out
+                ready(simulator.url)
             stop.wait()
         except KeyboardInterrupt:
             _log.info("interrupted")

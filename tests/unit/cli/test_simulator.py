@@ -505,6 +505,20 @@ def test_serve_runs_until_it_is_stopped_and_returns_the_counts() -> None:
         assert running.result(timeout=60) == {"/v1/embeddings": 1}
 
 
+def test_ctrl_c_while_the_url_is_being_told_ends_it_as_at_any_other_moment() -> None:
+    simulator = Simulator()
+
+    def interrupted(url: str) -> None:
+        client = Client(url)
+        assert client.embed("a")[0] == 200
+        client.connection.close()
+        raise KeyboardInterrupt
+
+    assert serve(simulator, ready=interrupted) == {"/v1/embeddings": 1}
+    with pytest.raises(Closed):
+        _ = simulator.url
+
+
 # --- OpenAI's own client ---
 
 
