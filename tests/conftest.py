@@ -19,6 +19,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from memline import Memory, Receipt
 from memline.ledger.migrate import open_ledger
 from memline.ledger.session import Ledger
 from tests.services import PostgresServer, RedisServer
@@ -58,6 +59,10 @@ def _no_settings_of_the_machine(tmp_path_factory: pytest.TempPathFactory) -> Ite
         _clear_settings(patch)
         patch.setenv("MEMLINE_HOME", str(tmp_path_factory.mktemp("home")))
         patch.setenv("MEMLINE_SEARCH_DEADLINE", "30")  # a slow machine is no ledger that is down
+        # and none on which turns stay for ever: a test that names no time waits for longer than an application does
+        patch.setitem(Memory.add.__kwdefaults__, "timeout", 300)
+        patch.setattr(Memory.flush, "__defaults__", (300,))
+        patch.setattr(Receipt.wait, "__defaults__", (300, "searchable"))
         yield
 
 
@@ -100,7 +105,7 @@ def redis_url(redis_server: RedisServer) -> str:
     """The URL of the session's Redis, which holds nothing."""
     import redis
 
-    with redis.Redis.from_url(redis_server.url) as client:
+    with redis.Redis.from_url(redis_server.url, socket_timeout=120, socket_connect_timeout=120) as client:
         client.flushall()
     return redis_server.url
 

@@ -48,7 +48,7 @@ class Prometheus:
     def __enter__(self) -> Self:
         source = ROOT / "ops" / "prometheus"
         config = yaml.safe_load((source / "prometheus.yml").read_text(encoding="utf-8"))
-        config["global"] = {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"}
+        config["global"] = {"scrape_interval": "2s", "scrape_timeout": "2s", "evaluation_interval": "1s"}
         config["rule_files"] = [str(source / "rules" / "*.yml")]
         config["scrape_configs"] = [
             {"job_name": job["job_name"], "static_configs": [{"targets": list(self._targets[job["job_name"]])}]}
@@ -68,7 +68,7 @@ class Prometheus:
                 stdout=output,
                 stderr=output,
             )
-        deadline = time.monotonic() + 90
+        deadline = time.monotonic() + 240
         while not self._ready():
             if self._process.poll() is not None or time.monotonic() > deadline:
                 self.close()
@@ -86,7 +86,7 @@ class Prometheus:
             return
         process.terminate()
         try:
-            process.wait(20)
+            process.wait(120)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
@@ -104,7 +104,7 @@ class Prometheus:
         return float(found[0]["value"][1]) if found else 0.0
 
     def ask(self, what: str, **parameters: str) -> Any:
-        with urlopen(f"http://127.0.0.1:{self.port}/api/v1/{what}?{urlencode(parameters)}", timeout=30) as response:
+        with urlopen(f"http://127.0.0.1:{self.port}/api/v1/{what}?{urlencode(parameters)}", timeout=120) as response:
             answer = json.load(response)
         assert answer["status"] == "success", answer
         return answer["data"]

@@ -268,12 +268,12 @@ class PostgresServer:
     def create_database(self, template: str = "template0") -> str:
         """The name of a new database, a copy of *template*."""
         name = f"test_{uuid.uuid4().hex}"
-        self._execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}"')
+        self._when_nobody_uses_it(f'CREATE DATABASE "{name}" TEMPLATE "{template}"')
         return name
 
     def drop_database(self, name: str) -> None:
         """Drop it, whoever is still connected."""
-        self._execute(f'DROP DATABASE "{name}" WITH (FORCE)')
+        self._when_nobody_uses_it(f'DROP DATABASE "{name}" WITH (FORCE)')
 
     def start(self) -> Self:
         """Start it, making its data folder first if there is none, and wait until it answers."""
@@ -342,6 +342,20 @@ class PostgresServer:
         )
         if made.returncode != 0:
             raise RuntimeError(f"initdb failed:\n{made.stdout[-1000:]}{made.stderr[-1000:]}")
+
+    def _when_nobody_uses_it(self, statement: str) -> None:
+        """The backend of a connection that was closed, or is ended by force, may take its time; PostgreSQL waits five seconds for it."""
+        import psycopg
+
+        deadline = time.monotonic() + 120
+        while True:
+            try:
+                self._execute(statement)
+            except psycopg.errors.ObjectInUse:
+                if time.monotonic() > deadline:
+                    raise
+            else:
+                return
 
     def _execute(self, statement: str) -> None:
         import psycopg

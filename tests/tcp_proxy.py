@@ -9,6 +9,8 @@ import threading
 from types import TracebackType
 from typing import Self
 
+from tests.services import free_port
+
 __all__ = ["TcpProxy"]
 
 #: SO_LINGER that makes a close a reset.
@@ -34,8 +36,8 @@ class TcpProxy:
         self.swallow = False
         self.cut_after: int | None = None
         self.cut_sent: int | None = None
-        #: Connections that were accepted, and bytes of answers that arrived.
-        self.accepted = self.answered = 0
+        #: Connections that were accepted, and bytes of answers that arrived, and that were lost to `swallow`.
+        self.accepted = self.answered = self.swallowed = 0
         self._target = (host, target)
         self._flows = threading.Event()
         self._flows.set()
@@ -44,7 +46,7 @@ class TcpProxy:
         self._open: dict[int, _Pair] = {}
         self._threads: list[threading.Thread] = []
         self._listener: socket.socket | None = None
-        self.port = 0
+        self.port = free_port()  # which no connection of this machine takes while this refuses
         self.allow()
 
     @property
@@ -63,7 +65,6 @@ class TcpProxy:
         if self._listener is not None:
             return
         self._listener = socket.create_server(("127.0.0.1", self.port))
-        self.port = self._listener.getsockname()[1]
         self._run(self._accept, self._listener)
 
     def refuse(self) -> None:
@@ -136,6 +137,7 @@ class TcpProxy:
                     continue
                 if self.swallow:
                     pair.lost = True
+                    self.swallowed += len(data)
                     continue
                 if pair.lost or self._closing.is_set():
                     break

@@ -22,6 +22,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tests.services import free_port
+
 __all__ = ["NO_WEAVIATE", "Reached", "WeaviateServer", "free_ports", "reach", "weaviate_binary"]
 
 #: Why a test that needs Weaviate did not run.
@@ -69,12 +71,8 @@ def weaviate_binary() -> str | None:
 
 
 def free_ports(number: int) -> list[int]:
-    """That many TCP ports of the loopback interface that nobody listens on now, all different."""
-    with contextlib.ExitStack() as stack:
-        probes = [stack.enter_context(socket.socket()) for _ in range(number)]
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [probe.getsockname()[1] for probe in probes]
+    """That many TCP ports of the loopback interface that nobody listens on now, all different, and none that a connection may take."""
+    return [free_port() for _ in range(number)]
 
 
 def _two_free_ports() -> int:
@@ -146,7 +144,7 @@ class WeaviateServer:
                 stdout=output,
                 stderr=output,
             )
-        deadline = time.monotonic() + 90
+        deadline = time.monotonic() + 240
         while not _is_ready(self.url):
             if self._process.poll() is not None or time.monotonic() > deadline:
                 self.kill()

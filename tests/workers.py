@@ -17,6 +17,9 @@ __all__ = ["Worker"]
 class Worker:
     """`memline worker` in a process of its own: `with Worker(settings) as worker: ...`. *settings*: its `MEMLINE_*` variables."""
 
+    #: How Python is told to run memline.
+    program: tuple[str, ...] = ("-m", "memline")
+
     def __init__(self, settings: dict[str, str], *options: str) -> None:
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("MEMLINE_", "OPENAI_"))}
         self._environment = kept | settings
@@ -33,7 +36,7 @@ class Worker:
     def start(self, timeout: float = 120) -> Self:
         """Starts it and waits until it says that it is up."""
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "memline", "worker", "--log-level", "INFO", *self._options],
+            [sys.executable, *self.program, "worker", "--log-level", "INFO", *self._options],
             env=self._environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -61,7 +64,7 @@ class Worker:
     def signal(self, number: signal.Signals) -> None:
         os.kill(self.pid, number)
 
-    def wait(self, timeout: float = 60) -> None:
+    def wait(self, timeout: float = 240) -> None:
         """Waits until it has ended by itself."""
         if self._process is not None:
             self._process.wait(timeout)

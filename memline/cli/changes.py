@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from memline.cli.chosen import chosen
+from memline.cli.interrupt import Interrupt, interruptible
 from memline.cli.screen import note, plain
 
 if TYPE_CHECKING:
@@ -32,10 +32,11 @@ def changes(
     """Show what happened to which memory, in the order of commits: ids, versions and events, no content."""
     place = since
     try:
-        with chosen(context).memory() as memory:
+        with chosen(context).memory() as memory, interruptible() as interrupt:
             left = limit
             while left is None or left > 0:
-                answer = _page(memory, place, min(1000, left or 1000), patient=every if follow else None)
+                interrupt.check()
+                answer = _page(memory, place, min(1000, left or 1000), interrupt, patient=every if follow else None)
                 place = answer["cursor"]
                 for change in answer["results"]:
                     sys.stdout.write(_line(change, as_json=as_json) + "\n")
@@ -44,14 +45,14 @@ def changes(
                 if not answer["results"]:
                     if not follow:
                         break
-                    time.sleep(every)
+                    interrupt.wait(every)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"go on with --since {place}" if place else "nothing was read.") from None
     if not as_json and place is not None:
         note(f"Go on with --since {place}")
 
 
-def _page(memory: Memory, place: str | None, limit: int, *, patient: float | None) -> dict[str, Any]:
+def _page(memory: Memory, place: str | None, limit: int, interrupt: Interrupt, *, patient: float | None) -> dict[str, Any]:
     """A page; one that is *patient* (seconds between two tries) waits for a ledger that does not answer, and says so once."""
     from memline.contracts.errors import ServiceUnavailable
 
@@ -65,7 +66,7 @@ def _page(memory: Memory, place: str | None, limit: int, *, patient: float | Non
             if not told:
                 note(f"{error} Trying again.")
                 told = True
-            time.sleep(max(patient, 1.0))
+            interrupt.wait(max(patient, 1.0))
             continue
         if told:
             note("The ledger answers again.")

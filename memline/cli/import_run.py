@@ -71,10 +71,20 @@ class Tally:
 
 
 class ImportRun:
-    """One import. *patience*: seconds without any progress after which it gives up. *told* hears of progress."""
+    """One import. *patience*: seconds without any progress after which it gives up. *told* hears of progress. *check*, called where the
+    import may end, raises what ends it.
+    """
 
     def __init__(
-        self, house: OpenHouse, gate: Gate, *, skip_bad: bool, patience: float, told: Callable[[Tally], None], ahead: int = AHEAD
+        self,
+        house: OpenHouse,
+        gate: Gate,
+        *,
+        skip_bad: bool,
+        patience: float,
+        told: Callable[[Tally], None],
+        ahead: int = AHEAD,
+        check: Callable[[], None] = lambda: None,
     ) -> None:
         self.tally = Tally()
         self._house = house
@@ -83,6 +93,7 @@ class ImportRun:
         self._patience = patience
         self._told = told
         self._ahead = ahead
+        self._check = check
         self._open: deque[Given] = deque()
         self._began = self._moved = time.monotonic()
         self._next_look = self._began + _LOOK
@@ -97,6 +108,7 @@ class ImportRun:
         """Hands every turn over. Raises InvalidInput at the first bad line, after the turns before it were handed over."""
         waiting: list[Numbered] = []
         for turn in turns:
+            self._check()
             if isinstance(turn, BadLine):
                 if not self._skip_bad:
                     self._give(waiting)
@@ -133,6 +145,7 @@ class ImportRun:
     def _wait(self, most: int) -> None:
         """Follows what is on its way, now and then, until no more than *most* turns are."""
         while True:
+            self._check()
             if time.monotonic() >= self._next_look:
                 self._look()
                 self._next_look = time.monotonic() + _LOOK

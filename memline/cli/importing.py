@@ -96,15 +96,16 @@ def _check_usage(source: Source, files: list[str], history_db: Path | None) -> N
 def _import_turns(opened: OpenHouse, file: str, lines: Iterable[bytes], how: How, *, infer: bool, patience: float) -> None:
     from memline.cli.import_gates import gate_of
     from memline.cli.import_run import ImportRun
+    from memline.cli.interrupt import interruptible
 
     reader = _reader(opened, dict(how.ids), infer=infer, ignore=list(how.ignore))
-    with bar("Importing", _count_lines(file), unit="turns") as progress:
+    with bar("Importing", _count_lines(file), unit="turns") as progress, interruptible() as interrupt:
 
         def told(tally: Tally) -> None:
             done = tally.new + tally.known + tally.conflicts + tally.failed + tally.skipped
             progress.show(done, f"{tally.memories} memories · {done / max(tally.seconds, 0.001):.0f} turns/s")
 
-        run = ImportRun(opened, gate_of(opened.house), skip_bad=how.skip_bad, patience=patience, told=told)
+        run = ImportRun(opened, gate_of(opened.house), skip_bad=how.skip_bad, patience=patience, told=told, check=interrupt.check)
         try:
             run.hand_over(reader.read(lines))
             if how.wait:

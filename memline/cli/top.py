@@ -106,11 +106,13 @@ def _keys() -> Iterator[_Pressed]:
 
     def pressed(seconds: float) -> bool:
         until = time.monotonic() + seconds
-        while (left := until - time.monotonic()) > 0:
-            ready, _, _ = select.select([descriptor], [], [], left)
+        while True:  # once in any case: a frame may take longer than the time between two
+            left = until - time.monotonic()
+            ready, _, _ = select.select([descriptor], [], [], max(0.0, left))
             if ready and (not (typed := os.read(descriptor, 64)) or b"q" in typed.lower()):
                 return True
-        return False
+            if left <= 0:
+                return False
 
     try:
         yield pressed

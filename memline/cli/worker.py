@@ -14,15 +14,19 @@ import typer
 from memline.cli.chosen import chosen
 from memline.cli.houses import open_house
 from memline.cli.screen import note
-from memline.contracts.errors import ConfigurationError
+from memline.contracts.errors import ConfigurationError, ServiceUnavailable
 
 if TYPE_CHECKING:
     from memline.compose import House
     from memline.ledger.jobs import Stage
+    from memline.producer import TurnStream
     from memline.settings import Settings
     from memline.workers.worker import Roles
 
-__all__ = ["parse_stages", "worker"]
+__all__ = ["checked_policy", "parse_stages", "worker"]
+
+#: How often a Redis that does not answer in time is asked before a worker gives up its start.
+_ASKED = 20
 
 
 class Pool(StrEnum):
@@ -107,7 +111,7 @@ def _work(house: House, roles: Roles, log_level: str) -> None:
         raise ConfigurationError(
             "A worker needs MEMLINE_REDIS_URL, which is not set: without Redis every process runs its own engine and needs no worker."
         )
-    warning = house.stream.check_policy()
+    warning = checked_policy(house.stream)
     if warning:
         _say(settings, warning)
     parts, relay = house.parts, house.relay
@@ -126,6 +130,19 @@ def _work(house: House, roles: Roles, log_level: str) -> None:
         stop_within=settings.stop_within,
         up=_when_up(settings, roles),
     )
+
+
+def checked_policy(stream: TurnStream) -> str | None:
+    """What `TurnStream.check_policy` says. A Redis that is late is asked again, for some 20 s; one that is not there is told at once."""
+    from memline.producer.stream import was_late
+
+    for _ in range(_ASKED - 1):
+        try:
+            return stream.check_policy()
+        except ServiceUnavailable as error:
+            if not was_late(error):
+                raise
+    return stream.check_policy()
 
 
 def parse_stages(listed: str) -> tuple[Stage, ...]:

@@ -37,7 +37,8 @@ def open_ledger(ledger: Ledger) -> None:
 def known_revision(ledger: Ledger) -> str | None:
     """The revision a ledger is at, None for an empty one; raises SchemaMismatch for a newer one and for somebody else's database."""
     with ledger.read() as connection:
-        revision, empty = schema_revision(connection), not _tables(connection)
+        # in this order: who fills it between the two looks commits its tables together with their revision
+        empty, revision = not _tables(connection), schema_revision(connection)
     if revision is None and not empty:
         raise SchemaMismatch(
             f"The database at {ledger.shown_url} has tables but no memline schema: name an empty database in MEMLINE_LEDGER_URL."

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from memline.contracts.errors import ConfigurationError, EvictingRedis, MissingPackage, ServiceUnavailable
 
-__all__ = ["NEEDED_POLICY", "Entry", "TurnStream", "was_refused"]
+__all__ = ["NEEDED_POLICY", "Entry", "TurnStream", "was_late", "was_refused"]
 
 #: The only maxmemory-policy under which Redis never drops a turn by itself.
 NEEDED_POLICY = "noeviction"
@@ -351,6 +351,11 @@ class TurnStream:
 def was_refused(error: ServiceUnavailable) -> bool:
     """Whether Redis answered and said no, so that the command was certainly not carried out."""
     return isinstance(error.__cause__, _redis().ResponseError)
+
+
+def was_late(error: ServiceUnavailable) -> bool:
+    """Whether Redis did not answer in time: it may be slow, where one that is not there refuses the connection."""
+    return isinstance(error.__cause__, _redis().TimeoutError)
 
 
 def _code(error: Exception) -> str:

@@ -105,6 +105,7 @@ class Engine:
         next_prune = next_expire = next_sweep
         while not self._stop.is_set():
             self._wake.clear()
+            draining = self._draining  # asked before the round: what was accepted before the end began is found in a whole one after it
             try:
                 if self._parts.clock.now() >= next_sweep:
                     sweep_once(self._parts, self._take)
@@ -127,7 +128,7 @@ class Engine:
                 reason = error if isinstance(error, MemlineError) else type(error).__name__
                 _log.warning("engine: %s", reason, extra=told(at=line_of(error)))
                 self._say(error)
-            if self._draining:
+            if draining:
                 return
             self._wake.wait(SWEEP_EVERY)
 

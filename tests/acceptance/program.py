@@ -29,7 +29,7 @@ class Program:
             **{f"MEMLINE_{name.upper()}": value for name, value in settings.items()},
         }
 
-    def run(self, *arguments: str | Path, exit_code: int = 0, stdin: str = "", timeout: float = 240) -> subprocess.CompletedProcess[str]:
+    def run(self, *arguments: str | Path, exit_code: int = 0, stdin: str = "", timeout: float = 480) -> subprocess.CompletedProcess[str]:
         """A command that ends with *exit_code*."""
         ran = subprocess.run(
             self._command(arguments), env=self._environment, capture_output=True, text=True, input=stdin, timeout=timeout, cwd=self._folder
@@ -64,7 +64,13 @@ class Program:
     def _command(arguments: tuple[str | Path, ...]) -> list[str]:
         root = Path(__file__).parents[2]
         start = f"import sys; sys.path.insert(0, {str(root)!r}); sys.argv[0] = 'memline'; from memline.cli import main; main()"
-        return [sys.executable, "-c", start, *map(str, arguments)]
+        return [sys.executable, "-c", start, *map(str, arguments), *_more_time(arguments)]
+
+
+def _more_time(arguments: tuple[str | Path, ...]) -> list[str]:
+    """Of a command that gives up, unless it was told when: a slow machine may load for long."""
+    waits = arguments[:1] in (("add",), ("demo",)) and "--timeout" not in arguments
+    return ["--timeout", "240"] if waits else []
 
 
 def widest(shown: str) -> int:

@@ -21,7 +21,7 @@ def test_follow_shows_changes_as_they_happen_and_ctrl_c_says_how_to_go_on(tmp_pa
         change = json.loads(followed.stdout.readline())
         assert (change["id"], change["event"], change["version"]) == (lines[0]["id"], "DELETE", 2)
         followed.send_signal(signal.SIGINT)
-        rest, said = followed.communicate(timeout=120)
+        rest, said = followed.communicate(timeout=240)
     finally:
         followed.kill()
         followed.wait()

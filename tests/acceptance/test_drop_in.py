@@ -32,13 +32,14 @@ def memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Memory]:
         patch.setenv("MEMLINE_HOME", str(tmp_path_factory.mktemp("home")))
         patch.chdir(tmp_path_factory.mktemp("cwd"))
         m = Memory()
+        m.add("I am early.", user_id="first", wait=True, timeout=240)  # loads what is loaded once, for which `wait` alone may be too short
         yield m
         m.close()
 
 
 def kept(m: Memory, text: str, **options: Any) -> str:
     """The id of *text*, kept as it stands."""
-    return str(m.add(text, infer=False, wait=True, **options)["results"][0]["id"])
+    return str(m.add(text, infer=False, wait=True, timeout=240, **options)["results"][0]["id"])
 
 
 def found(answer: dict[str, Any]) -> set[str]:
@@ -273,7 +274,7 @@ def test_a_configuration_of_mem0s(tmp_path: Path) -> None:
 
 def test_add_without_wait_differs_it_returns_a_receipt(memory: Memory) -> None:
     receipt = memory.add("I own a kayak.", user_id="async")
-    assert receipt.wait(60).results == memory.receipt(receipt.id).results
+    assert receipt.wait(240).results == memory.receipt(receipt.id).results
     assert set(receipt.results[0]) == {"id", "memory", "event"}
 
 

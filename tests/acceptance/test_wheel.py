@@ -107,7 +107,7 @@ class Demo:
         }
 
     def run(self, *options: str) -> str:
-        shown = run(self._memline, "demo", *options, cwd=self._folder, env=self._environment, timeout=600)
+        shown = run(self._memline, "demo", "--timeout", "240", *options, cwd=self._folder, env=self._environment, timeout=600)
         assert not self._tried.exists(), f"the demo tried to reach {self._tried.read_text()}"
         return shown
 

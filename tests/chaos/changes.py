@@ -30,8 +30,8 @@ def prepare(memory: Memory) -> list[str]:
     """Three memories of the victim, and one of somebody else; the ids of the former."""
     victims = memory.in_namespace(NAMESPACE)
     for number in range(3):
-        victims.add(f"I bought chair number {number}.", user_id="victim").wait(120)
-    memory.add("I bought a sofa.", user_id="neighbour").wait(120)
+        victims.add(f"I bought chair number {number}.", user_id="victim").wait(240)
+    memory.add("I bought a sofa.", user_id="neighbour").wait(240)
     return [item["id"] for item in victims.get_all(filters={"user_id": "victim"})["results"]]
 
 
@@ -41,7 +41,7 @@ def begin(verb: str, ids: list[str], variables: Mapping[str, str]) -> subprocess
     return subprocess.Popen([sys.executable, "-c", program], env=dict(variables), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
-def call_until_done(verb: str, memory: Memory, ids: list[str], *, seconds: float = 90) -> None:
+def call_until_done(verb: str, memory: Memory, ids: list[str], *, seconds: float = 240) -> None:
     """As an application does that was not told: it calls again until it is."""
     victims = memory.in_namespace(NAMESPACE)
     deadline = time.monotonic() + seconds

@@ -16,7 +16,14 @@ from memline.ledger.session import Ledger
 from memline.search.index.embedded import EmbeddedIndex
 from memline.search.index.port import Answer, IndexState, Nominee, Space, Write
 
-__all__ = ["FaultyIndex"]
+__all__ = ["FaultyIndex", "put_fault"]
+
+
+def put_fault(file: Path, told: str) -> None:
+    """Writes it whole: who reads meanwhile finds what was there before, or this."""
+    written = file.with_suffix(".new")
+    written.write_text(told, encoding="utf-8")
+    written.replace(file)
 
 
 class FaultyIndex:
@@ -82,5 +89,5 @@ class FaultyIndex:
         if int(left) <= 1:
             self._file.unlink(missing_ok=True)
         else:
-            self._file.write_text(f"{word} {int(left) - 1}", encoding="utf-8")
+            put_fault(self._file, f"{word} {int(left) - 1}")
         return word

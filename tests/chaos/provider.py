@@ -23,6 +23,7 @@ from memline.ledger.results import load_replies
 from memline.ledger.schema import jobs
 from memline.ledger.usage import usage_by
 from tests.chaos.scenario import Case, Run, Servers
+from tests.services import free_port
 
 __all__ = ["PROVIDER_FAULTS", "REPRESENTATIVE", "ProviderRun", "provider_cases"]
 
@@ -67,7 +68,9 @@ class ProviderRun(Run):
         super().__init__(found, case, folder, ledger_url, prefix)
         self._garbage = False
         self._calls: Counter[str] = Counter()
-        self._simulator = Simulator(chat=self._said, dimension=64).start()
+        # at a port that no connection of this machine takes while nobody listens there
+        self._simulator = Simulator(free_port(), chat=self._said, dimension=64).start()
+        short = case.fault in ("SIGKILL", "provider hangs")  # in which a lease, or a call, must run out
         self.variables |= {
             "MEMLINE_CHAT_MODEL": "gpt-5-mini",
             "MEMLINE_EMBEDDER": "openai",
@@ -75,8 +78,8 @@ class ProviderRun(Run):
             "MEMLINE_OPENAI_BASE_URL": self._simulator.url,
             "MEMLINE_OPENAI_API_KEY": "anything",
             # an answer that comes late on a busy machine is not one that the fault lost
-            "MEMLINE_LEASE": "8",
-            "MEMLINE_MODEL_TIMEOUT": "6",
+            "MEMLINE_LEASE": "8" if short else "40",
+            "MEMLINE_MODEL_TIMEOUT": "6" if short else "30",
         }
 
     def do_fault(self) -> None:
@@ -94,6 +97,8 @@ class ProviderRun(Run):
         self._garbage = fault == "garbage replies"
         self._simulator.faults = Faults(1.0, (kinds[fault],)) if fault in kinds else None
         if self._garbage:
+            assert self.memory is not None
+            self.receipts.append(self.memory.add("I bought a chair.", user_id="user-0"))  # the others may all be answered by now
             self._wait_for_a_failure()
         else:
             time.sleep(AWAY)
@@ -143,7 +148,7 @@ class ProviderRun(Run):
 
     def _wait_for_a_failure(self) -> None:
         house = self.house()
-        deadline = time.monotonic() + 90
+        deadline = time.monotonic() + 240
         while time.monotonic() < deadline:
             with house.ledger.read() as connection:
                 if connection.execute(sa.select(jobs.c.no).where(jobs.c.state == "failed").limit(1)).first() is not None:

@@ -38,15 +38,17 @@ from tests.chaos.checks import (
     problems_of_the_stores,
     said,
 )
+from tests.chaos.faulty_index import put_fault
 from tests.chaos.remote_index import RemoteIndex
+from tests.integration.path.stacks import be_patient
 from tests.services import PostgresServer, RedisServer
 from tests.workers import Worker
 
 __all__ = ["FAULTS", "LEASE", "Case", "Outcome", "Run", "Servers"]
 
 #: Seconds; short, so that a lease that runs out is soon over, but for the last one, since a process that starts or stalls for longer than
-#: it waits for is a gap in the order, which the product allows and the checks do not.
-LEASE, RESEND, ORDER_WAIT = 3, 0.5, 6
+#: it waits for is a gap in the order, which the product allows and the checks do not. Where turns are lost each gap is waited out.
+LEASE, RESEND, ORDER_WAIT, ORDER_WAIT_OF_LOST = 3, 0.5, 24, 6
 
 #: Every fault, and what happens at the point.
 FAULTS = {
@@ -127,7 +129,8 @@ class Run:
             "MEMLINE_LEASE": str(LEASE),
             "MEMLINE_MODEL_TIMEOUT": "1",
             "MEMLINE_RESEND": str(RESEND),
-            "MEMLINE_ORDER_WAIT": str(ORDER_WAIT),
+            "MEMLINE_ORDER_WAIT": str(ORDER_WAIT_OF_LOST if case.fault == "Redis FLUSHALL" else ORDER_WAIT),
+            "MEMLINE_MAX_ATTEMPTS": "30",  # a lease of so few seconds runs out on a busy machine, too
             "MEMLINE_EXTRACTOR": "model",
             "MEMLINE_CHAT_MODEL": "bench.instant:InstantChat",
             "MEMLINE_EMBEDDER": "tests.chaos.small_parts:SmallEmbedder",
@@ -153,6 +156,7 @@ class Run:
         self.prepare()
         self.start_worker(failpoints=self.failpoints() if self.in_worker else "")
         memory = self.memory = Memory(settings=self.settings())
+        be_patient(memory)
         if verb in changes.VERBS:
             self.change_in_a_process_that_fails(memory, verb)
         elif verb == "hand_over":
@@ -244,7 +248,7 @@ class Run:
         }
         producer = subprocess.Popen([sys.executable, "-c", program], env=variables, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         self.fault_at_the_point()
-        producer.wait(120)
+        producer.wait(240)
         if away and not self.case.fault.startswith("Redis"):
             self.servers.redis.restart()
         self.hand_over(memory, 0, TURNS)
@@ -256,7 +260,7 @@ class Run:
         variables = self.variables | {"MEMLINE_FAILPOINTS": self.failpoints(), "MEMLINE_FAILPOINTS_DIR": str(self.marks)}
         caller = changes.begin(verb, self.changed, variables)
         self.fault_at_the_point()
-        caller.wait(120)
+        caller.wait(240)
         changes.call_until_done(verb, memory, self.changed)
 
     def reconcile_in_a_process_that_fails(self, memory: Memory) -> None:
@@ -268,10 +272,10 @@ class Run:
         house.close(1)
         reconciler = repairs.begin(self.variables | {"MEMLINE_FAILPOINTS": self.failpoints(), "MEMLINE_FAILPOINTS_DIR": str(self.marks)})
         self.fault_at_the_point()
-        reconciler.wait(120)
+        reconciler.wait(240)
 
     def fault_at_the_point(self) -> None:
-        self.outcome.reached = self.wait_for_mark(20 if self.in_worker else 60)  # a process that loads its models takes a while
+        self.outcome.reached = self.wait_for_mark(120)  # a process that loads its models takes a while
         if self.case.fault == "Redis FLUSHALL" and not self.case.point.endswith("_spool"):
             self.outcome.allowed_to_be_lost = self.still_queued()
         self.do_fault()
@@ -290,7 +294,7 @@ class Run:
             self.deliver_again()
         elif fault.startswith("index"):
             word = {"index down": "down 3", "index partial": "partial 3", "index answer lost": "lost 2"}[fault]
-            (self.folder / "fault").write_text(word, encoding="utf-8")
+            put_fault(self.folder / "fault", word)
             assert self.memory is not None
             self.receipts.append(self.memory.add("I bought a chair.", user_id="user-0"))  # something to write
 
@@ -337,14 +341,14 @@ class Run:
 
     def wait_for_quiet(self) -> None:
         house = self.house()
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 240
         try:
             while time.monotonic() < deadline:
                 with suppress(MemlineError):
                     if self.quiet(house):
                         return
                 time.sleep(0.1)
-            self.outcome.problems.append("it did not become quiet in 120 s")
+            self.outcome.problems.append("it did not become quiet in 240 s")
         finally:
             house.close(1)
 

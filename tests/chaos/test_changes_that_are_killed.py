@@ -37,7 +37,7 @@ def test_a_change_happens_whole_or_not_at_all(tmp_path: Path, point: str, action
         ]
         memory.add("User met Anna in Rome.", user_id="tomas", infer=False, wait=True)
         before = memory.get_all(filters={"user_id": "mei"})["results"]
-        memory.flush(120)  # so that whoever is killed holds no lease
+        memory.flush(300)  # so that whoever is killed holds no lease
     program = f"from memline import Memory\nids = {ids!r}\nwith Memory() as memory:\n    {CALLS[verb]}\n"
     variables = {
         "MEMLINE_HOME": str(tmp_path),
@@ -58,7 +58,7 @@ def test_a_change_happens_whole_or_not_at_all(tmp_path: Path, point: str, action
         else:
             with pytest.raises(MemoryNotFound):
                 memory.delete(ids[0])
-        memory.flush(120)
+        memory.flush(300)
         texts = [item["memory"] for item in memory.get_all(filters={"user_id": "mei"})["results"]]
         expected = {"update": ["User met Bert in Oslo.", "User likes tea."], "delete": ["User likes tea."]}
         assert texts == expected.get(verb, [])

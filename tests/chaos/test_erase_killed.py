@@ -58,7 +58,7 @@ def test_killed_there_the_same_command_goes_on_and_nothing_is_left(point: str, f
     home = tmp_path / "home"
     shutil.copytree(filled, home)
     killed = _program(home, failpoints=f"{point}=kill").start("erase", "--user-id", ERASED, "--yes", "--json")
-    killed.communicate(timeout=240)
+    killed.communicate(timeout=480)
     assert killed.returncode == -signal.SIGKILL
     program = _program(home)
     assert bool(_stones(home)) is KILLED[point]

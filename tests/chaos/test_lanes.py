@@ -20,12 +20,13 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from memline import Memory
 from memline.compose import House
 from memline.ledger.counters import read_counters
 from memline.ledger.schema import jobs, memories, messages
 from memline.ledger.session import Ledger
 from memline.outbox.verify import verify
-from tests.integration.path.stacks import Stack, celery_stack
+from tests.integration.path.stacks import PATIENT, Stack, celery_stack
 from tests.services import PostgresServer, RedisServer
 from tests.workers import Worker
 
@@ -37,6 +38,9 @@ SPREAD = 8.0 if os.environ.get("MEMLINE_CHAOS_FULL") else 4.0
 WORKERS = 4
 
 PRODUCERS = ("a", "b", "c")
+#: Where what the test itself hands over lies, apart from what they do.
+MORE = "more"
+OF_THE_PRODUCERS = [jobs.c.namespace != MORE]
 
 #: Hands over the turns of one producer, or of two: the second is forked from the first after its first round. Turn *n* of a scope is of
 #: producer n mod 3, so all three work on every lane at the same time. At half of them they wait for Redis to be away.
@@ -81,11 +85,13 @@ def variables(marks: Path, **given: str) -> dict[str, str]:
         "MEMLINE_EXTRACTOR": "tests.chaos.marked:MarkedExtractor",
         "MEMLINE_EMBEDDER": "tests.chaos.small_parts:SmallEmbedder",
         "MEMLINE_TEST_MARKS": str(marks),
-        "MEMLINE_ORDER_WAIT": "24",
+        # a killed worker's turns are found after a third of it, while Redis may be away: with the others a slow machine takes its time
+        "MEMLINE_ORDER_WAIT": "45",
+        "MEMLINE_MAX_ATTEMPTS": "30",  # a lease of few seconds runs out on a busy machine, too
     } | given
 
 
-def eventually(holds: Callable[[], bool], what: str, timeout: float = 180) -> None:
+def eventually(holds: Callable[[], bool], what: str, timeout: float = 300) -> None:
     deadline = time.monotonic() + timeout
     while not holds():
         assert time.monotonic() < deadline, f"after {timeout:g} s: not yet {what}"
@@ -122,11 +128,12 @@ def test_each_lane_keeps_the_order_of_its_producers_while_workers_die_and_redis_
         try:
             with looking(stack) as ledger:
                 _hand_over_under_faults(stack, ledger, redis, workers, tmp_path)
-                eventually(lambda: len(rows(ledger, jobs.c.id)) >= SCOPES * TURNS, "all accepted")
-                eventually(lambda: unfinished(ledger) == 0, "all finished", 240)
+                eventually(lambda: len(rows(ledger, jobs.c.id, where=OF_THE_PRODUCERS)) >= SCOPES * TURNS, "all accepted")
+                eventually(lambda: unfinished(ledger) == 0, "all finished")
                 _check_order(ledger)
             with stack.memory(extractor="rules") as memory:
-                memory.flush(240)
+                memory.flush(300)
+                memory.in_namespace(MORE).flush(300)
             _check_sound(stack)
         finally:
             for worker in workers:
@@ -146,7 +153,7 @@ def _start_workers(stack: Stack, number: int) -> list[Worker]:
 def _hand_over_under_faults(stack: Stack, ledger: Ledger, redis: RedisServer, workers: list[Worker], tmp_path: Path) -> None:
     """Three producers hand over; two workers are killed and one starts; Redis is away for a moment."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("MEMLINE_")}
-    environment |= stack.variables | {"MEMLINE_EXIT_DRAIN": "60"}
+    environment |= stack.variables | {"MEMLINE_EXIT_DRAIN": "200"}
     away = tmp_path / "redis-is-away"
     producers = [
         subprocess.Popen([sys.executable, "-c", PROGRAM, str(SCOPES), str(TURNS), str(SPREAD), names, str(away)], env=environment)
@@ -155,10 +162,11 @@ def _hand_over_under_faults(stack: Stack, ledger: Ledger, redis: RedisServer, wo
     spool = tmp_path / "spool"
     try:
         eventually(lambda: len(rows(ledger, jobs.c.no)) > SCOPES * TURNS / 4, "some accepted")
-        eventually(lambda: workers[0].exit_code is not None, "a worker died over what it accepts")
+        with stack.memory(MORE, extractor="rules") as memory:
+            eventually(lambda: _has_died(workers[0], memory), "a worker died over what it accepts")
         redis.kill()
         away.touch()
-        eventually(lambda: any(file.stat().st_size for file in spool.glob("**/*") if file.is_file()), "something spooled", 60)
+        eventually(lambda: any(file.stat().st_size for file in spool.glob("**/*") if file.is_file()), "something spooled")
         time.sleep(SPREAD / 4)
         redis.restart()
         late = Worker(stack.variables, "--concurrency", "2")
@@ -166,7 +174,7 @@ def _hand_over_under_faults(stack: Stack, ledger: Ledger, redis: RedisServer, wo
         starting.start()
         eventually(lambda: len(rows(ledger, memories.c.no)) > SCOPES * TURNS / 4, "some committed")
         workers[1].kill()
-        codes = [producer.wait(240) for producer in producers]
+        codes = [producer.wait(400) for producer in producers]
         starting.join()
         workers.append(late)
         assert codes == [0, 0]
@@ -176,9 +184,18 @@ def _hand_over_under_faults(stack: Stack, ledger: Ledger, redis: RedisServer, wo
             producer.wait()
 
 
+def _has_died(worker: Worker, memory: Memory) -> bool:
+    """While it has not it is given more to accept: it may have stood still while the others took all that there was."""
+    if worker.exit_code is not None:
+        return True
+    memory.add("one more", user_id="user", infer=False)
+    return False
+
+
 def _check_order(ledger: Ledger) -> None:
-    said = rows(ledger, messages.c.lane, messages.c.text, order=[messages.c.lane, messages.c.place, messages.c.ordinal])
-    made = rows(ledger, memories.c.lane, memories.c.text, order=[memories.c.lane, memories.c.no])
+    of_producers = [messages.c.job_id.in_(sa.select(jobs.c.id).where(*OF_THE_PRODUCERS))]
+    said = rows(ledger, messages.c.lane, messages.c.text, where=of_producers, order=[messages.c.lane, messages.c.place, messages.c.ordinal])
+    made = rows(ledger, memories.c.lane, memories.c.text, where=[memories.c.namespace != MORE], order=[memories.c.lane, memories.c.no])
     expected = {name: [f"lamp {name} {number:03}" for number in range(PRODUCERS.index(name), TURNS, 3)] for name in PRODUCERS}
     for found in (said, made):
         lanes = {row.lane for row in found}
@@ -193,7 +210,7 @@ def _check_order(ledger: Ledger) -> None:
         counters = read_counters(connection)
     assert (counters["order_gaps"], counters["late_turns"], counters["jobs_failed"]) == (0, 0, 0)
     # the fork is an instance of its own: its numbers do not run into its parent's
-    assert len({row.producer for row in rows(ledger, jobs.c.producer)}) == len(PRODUCERS)
+    assert len({row.producer for row in rows(ledger, jobs.c.producer, where=OF_THE_PRODUCERS)}) == len(PRODUCERS)
 
 
 def _check_sound(stack: Stack) -> None:
@@ -212,7 +229,7 @@ def test_no_lane_waits_for_one_whose_model_is_slow_or_busy(
     (marks / "slow").touch()
     (marks / "busy").touch()
     settings = variables(
-        marks, MEMLINE_EXTRACTOR="tests.chaos.marked:PaidMarkedExtractor", MEMLINE_IN_FLIGHT="2", MEMLINE_MAX_ATTEMPTS="30"
+        marks, **PATIENT, MEMLINE_EXTRACTOR="tests.chaos.marked:PaidMarkedExtractor", MEMLINE_IN_FLIGHT="2", MEMLINE_MAX_ATTEMPTS="30"
     )
     with celery_stack(tmp_path, redis_server, postgres_server, workers=0, **settings) as stack, stack.memory(extractor="rules") as memory:
         held = {
@@ -222,13 +239,13 @@ def test_no_lane_waits_for_one_whose_model_is_slow_or_busy(
         others = [memory.add(f"lamp {number}", user_id=f"user-{scope}") for number in range(3) for scope in range(8)]
         with Worker(stack.variables):  # it finds all of them waiting, and claims them together
             for receipt in others:
-                receipt.wait(180)
+                receipt.wait(300)
             assert all(not receipt.status.is_committed for group in held.values() for receipt in group)
             (marks / "slow").unlink()
             (marks / "busy").unlink()
             for name, group in held.items():
                 for receipt in group:
-                    receipt.wait(180)
+                    receipt.wait(300)
                 listed = memory.get_all(filters={"user_id": name})["results"]
                 assert [item["memory"] for item in listed] == [f"{name.upper()} lamp {number}" for number in range(3)]
 
@@ -242,7 +259,7 @@ def test_a_poison_turn_fails_alone_and_is_replayed_when_the_poison_is_gone(
     (marks / "raise").touch()
     (marks / "kill").touch()
     # One batch at a time, so that all of them are batch mates. The lease must outlast what a new process loads on a busy machine.
-    settings = variables(marks, MEMLINE_IN_FLIGHT="1", MEMLINE_MAX_ATTEMPTS="2", MEMLINE_LEASE="12", MEMLINE_MODEL_TIMEOUT="1")
+    settings = variables(marks, MEMLINE_IN_FLIGHT="1", MEMLINE_MAX_ATTEMPTS="2", MEMLINE_LEASE="20", MEMLINE_MODEL_TIMEOUT="1")
     with celery_stack(tmp_path, redis_server, postgres_server, workers=0, **settings) as stack, stack.memory(extractor="rules") as memory:
         texts = {(scope, number): f"lamp {scope} {number}" for number in range(3) for scope in range(6)}
         texts |= {(0, 1): "lamp POISON-RAISE", (1, 1): "lamp POISON-KILL"}
@@ -256,7 +273,7 @@ def test_a_poison_turn_fails_alone_and_is_replayed_when_the_poison_is_gone(
                 if receipt in poison.values():
                     assert states[receipt.id] == ("failed", 2)
                 else:
-                    assert receipt.wait(90).status.is_committed, key
+                    assert receipt.wait(300).status.is_committed, key
                     assert states[receipt.id][1] == 0, (key, receipt.reason)  # also of those behind the poison in its lane
             shown = {job["id"]: job for job in _memline(stack, "jobs", "--state", "failed", "--json")["jobs"]}
             assert {receipt.id for receipt in poison.values()} == set(shown)
@@ -286,7 +303,7 @@ def _wait_ended_well(ledger: Ledger, job_ids: Sequence[str]) -> None:
         found = rows(ledger, jobs.c.state, where=[jobs.c.id.in_(job_ids), jobs.c.finished_at.is_not(None)])
         return [row.state for row in found] == ["searchable"] * len(job_ids)
 
-    eventually(done, "searchable and saved", 120)
+    eventually(done, "searchable and saved")
 
 
 def _memline(stack: Stack, *arguments: str) -> Any:

@@ -11,10 +11,10 @@ import pytest
 import sqlalchemy as sa
 
 from memline import Memory
-from memline.errors import MemlineError, MemoryNotFound
+from memline.errors import DuplicateMemory, MemlineError, MemoryNotFound, VersionConflict
 from memline.ledger.session import Ledger
 from memline.outbox.verify import verify
-from tests.integration.path.stacks import Stack, celery_stack
+from tests.integration.path.stacks import PATIENT, Stack, celery_stack
 from tests.services import PostgresServer, RedisServer
 
 pytestmark = pytest.mark.chaos
@@ -45,8 +45,8 @@ def call(memory: Memory, chance: random.Random) -> None:
                 memory.delete(memory_id)
             else:
                 memory.update(memory_id, chance.choice(SAID))
-        except MemoryNotFound:
-            pass  # another caller was faster
+        except (MemoryNotFound, VersionConflict, DuplicateMemory):
+            pass  # other callers were faster, or another memory says so
 
 
 def keep_calling(stack: Stack, number: int, until: float, wrong: list[MemlineError]) -> None:
@@ -62,7 +62,7 @@ def keep_calling(stack: Stack, number: int, until: float, wrong: list[MemlineErr
 
 def test_no_two_writers_wait_for_each_other(tmp_path: Path, redis_server: RedisServer, postgres_server: PostgresServer) -> None:
     wrong: list[MemlineError] = []
-    with celery_stack(tmp_path, redis_server, postgres_server, workers=2) as stack:
+    with celery_stack(tmp_path, redis_server, postgres_server, workers=2, **PATIENT) as stack:
         until = time.monotonic() + WRITE_FOR
         callers = [threading.Thread(target=keep_calling, args=(stack, number, until, wrong)) for number in range(CALLERS)]
         for caller in callers:

@@ -32,16 +32,17 @@ def test_no_lease_runs_out_while_turns_wait(tmp_path: Path, redis_server: RedisS
         # All at once: what one worker needs about twenty seconds for arrives within two, and every lease lasts ten.
         receipts = [memory.add(f"I bought lamp number {number}.", user_id=f"user-{number % SCOPES}") for number in range(TURNS)]
         ledger = Ledger(stack.variables["MEMLINE_LEDGER_URL"])
+        # what a batch leaves behind, or sends ahead of its slow calls, is counted at the next stage, and comes beside the limit
+        claimed = sa.select(sa.func.count()).select_from(leases).where(leases.c.stage == "extract")
         most_out = 0
         while any(not receipt.refresh().status.ended for receipt in receipts[-SCOPES:]):
             with ledger.read() as connection:
-                most_out = max(most_out, connection.execute(sa.select(sa.func.count()).select_from(leases)).scalar_one())
-        assert {receipt.wait(240).status for receipt in receipts} == {Status.SEARCHABLE}
+                most_out = max(most_out, connection.execute(claimed).scalar_one())
+        assert {receipt.wait(300).status for receipt in receipts} == {Status.SEARCHABLE}
         with ledger.read() as connection:
             counted = read_counters(connection)
             attempts = connection.execute(sa.select(sa.func.sum(jobs.c.attempts))).scalar_one()
         ledger.close()
         assert counted["leases_expired"] == 0
         assert attempts == 0
-        # the limit holds for what is claimed; slow jobs that a batch leaves behind stay beside it
-        assert most_out <= 4 * 2
+        assert most_out <= 4

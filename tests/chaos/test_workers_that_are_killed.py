@@ -24,7 +24,7 @@ def test_two_workers_killed_in_the_middle_of_200_turns_lose_and_double_nothing(
     tmp_path: Path, redis_server: RedisServer, postgres_server: PostgresServer
 ) -> None:
     # longer than another worker may take on a busy machine until it has what the killed one had read: a gap would be passed over then
-    patient = {"MEMLINE_ORDER_WAIT": "24"}
+    patient = {"MEMLINE_ORDER_WAIT": "40", "MEMLINE_MAX_ATTEMPTS": "30"}
     with celery_stack(tmp_path, redis_server, postgres_server, workers=3, **patient) as stack, stack.memory() as memory:
         receipts = []
         for number in range(TURNS):
@@ -36,8 +36,8 @@ def test_two_workers_killed_in_the_middle_of_200_turns_lose_and_double_nothing(
                 stack.workers[1].kill()
         with Worker(stack.variables):
             for receipt in receipts:
-                assert receipt.wait(180).status is Status.SEARCHABLE
-            memory.flush(180)
+                assert receipt.wait(300).status is Status.SEARCHABLE
+            memory.flush(300)
         _check_ledger(stack.variables["MEMLINE_LEDGER_URL"])
         for scope in range(SCOPES):
             filters = {"user_id": f"user-{scope}"}

@@ -61,7 +61,7 @@ def test_options_that_do_not_fit_are_refused_before_anything_changes(options: di
         with pytest.raises(error, match=says) as refused:
             memory.add("Rename the report", **options)
         assert "Rename" not in str(refused.value) and "semantic" not in str(refused.value)
-        memory.flush(60)
+        memory.flush(300)
         assert memory.count(filters={"OR": [MEI, {"agent_id": "robot"}, {"run_id": "r"}]}) == 0
 
 
@@ -103,7 +103,7 @@ def test_every_option_is_there_for_asyncio() -> None:
     async def run() -> dict[str, Any]:
         async with AsyncMemory() as memory:
             receipt = await memory.add("Renamed it", agent_id="robot", memory_type="procedural_memory", prompt="short")
-            await receipt.wait(60)
+            await receipt.wait(300)
             (result,) = await receipt.results()
             found = await memory.get(result["id"])
             assert found is not None

@@ -54,7 +54,7 @@ class Held:
     def embed(self, texts: Sequence[str]) -> Vectors:
         if any(text.startswith("wait") for text in texts):
             self.arrivals.release()
-            assert self.go.wait(60)
+            assert self.go.wait(300)
         return Tiny().embed(texts)
 
 
@@ -76,6 +76,8 @@ def test_each_look_at_a_receipt_can_be_awaited(name: str) -> None:
 
 
 def test_two_hundred_calls_at_once_end_while_the_loop_goes_on() -> None:
+    held = Held()
+
     async def main(memory: AsyncMemory) -> None:
         ticks = 0
 
@@ -84,24 +86,25 @@ def test_two_hundred_calls_at_once_end_while_the_loop_goes_on() -> None:
             while True:
                 await asyncio.sleep(0)
                 ticks += 1
+                if ticks == 200:
+                    held.go.set()
 
         await memory.add("Box 0.", **ANN, infer=False, wait=True)
         beating = asyncio.create_task(beat())
         adds = [memory.add(f"Box {number}.", **ANN, infer=False) for number in range(1, 101)]
-        searches = [memory.search("box", filters=ANN, top_k=1) for _ in range(100)]
-        before = ticks
+        searches = [memory.search("wait: box", filters=ANN, top_k=1) for _ in range(100)]
         answers = await asyncio.gather(*(call for pair in zip(adds, searches, strict=True) for call in pair))
-        assert ticks - before > 200  # a loop that was held for a call had not ticked once for each
+        assert ticks >= 200  # and before that no search had ended: a loop that was held for a call had never come so far
         receipts = [answer for answer in answers if isinstance(answer, AsyncReceipt)]
         assert (len(answers), len(receipts)) == (200, 100)
         assert all(len(answer["results"]) == 1 for answer in answers if isinstance(answer, dict))
-        await asyncio.gather(*(receipt.wait(60) for receipt in receipts))
+        await asyncio.gather(*(receipt.wait(300) for receipt in receipts))
         assert {(await receipt.refresh()).status.value for receipt in receipts} == {"searchable"}
         assert (await receipts[0].reason(), repr(receipts[0]).startswith("AsyncReceipt(id=")) == (None, True)
         beating.cancel()
         assert await memory.count(filters=ANN) == 101
 
-    run(main)
+    run(main, embedder=held)
 
 
 def test_calls_that_stand_still_do_not_hold_the_loop() -> None:
@@ -110,7 +113,7 @@ def test_calls_that_stand_still_do_not_hold_the_loop() -> None:
     async def main(memory: AsyncMemory) -> None:
         await memory.add("Box 1.", **ANN, infer=False, wait=True)
         standing = asyncio.create_task(memory.update((await memory.get_all(filters=ANN))["results"][0]["id"], text="wait for it"))
-        assert await asyncio.to_thread(held.arrivals.acquire, timeout=60)
+        assert await asyncio.to_thread(held.arrivals.acquire, timeout=300)
         assert not standing.done()
         assert await memory.count(filters=ANN) == 1  # another call passes it
         held.go.set()
@@ -128,7 +131,7 @@ def test_the_receipt_of_an_error_can_be_awaited() -> None:
         held.go.set()
         receipt = late.value.receipt
         assert isinstance(receipt, AsyncReceipt)
-        await receipt.wait(60)
+        await receipt.wait(300)
         assert (await receipt.results())[0]["event"] == "ADD"
 
     run(main, embedder=held)
@@ -141,13 +144,13 @@ def test_a_cancelled_task_leaves_nothing_broken() -> None:
         ids = [(await memory.add(f"Box {n}.", **ANN, infer=False, wait=True))["results"][0]["id"] for n in range(THREADS + 1)]
         tasks = [asyncio.create_task(memory.update(memory_id, text=f"wait {memory_id}")) for memory_id in ids]
         for _ in range(THREADS):  # until every thread stands; one call has not begun
-            assert await asyncio.to_thread(held.arrivals.acquire, timeout=60)
+            assert await asyncio.to_thread(held.arrivals.acquire, timeout=300)
         for task in tasks:
             task.cancel()
         outcomes = await asyncio.gather(*tasks, return_exceptions=True)
         assert all(isinstance(outcome, asyncio.CancelledError) for outcome in outcomes)
         held.go.set()
-        await memory.flush(60)
+        await memory.flush(300)
         versions = [(await memory.get(memory_id) or {})["version"] for memory_id in ids]
         while versions.count(2) < THREADS:  # what ran goes on to its end
             await asyncio.sleep(0.005)
@@ -189,6 +192,6 @@ def test_errors_and_context_are_those_of_the_call(monkeypatch: pytest.MonkeyPatc
         memory_id = (await memory.add("Box 1.", **ANN, infer=False, wait=True))["results"][0]["id"]
         request.set("request-7")
         await memory.update(memory_id, text="Box 2.")
-        assert seen[-1] == "request-7"
+        assert "request-7" in seen
 
     run(main, embedder=Held())

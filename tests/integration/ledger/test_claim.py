@@ -196,7 +196,7 @@ def test_claims_at_the_same_time_never_take_one_lane_twice(ledger: Ledger) -> No
         return found
 
     with ThreadPoolExecutor(4) as pool:
-        batches = [batch for future in [pool.submit(work) for _ in range(4)] for batch in future.result(timeout=60)]
+        batches = [batch for future in [pool.submit(work) for _ in range(4)] for batch in future.result(timeout=300)]
     taken = Counter(id for batch in batches for id in batch)
     assert set(taken.values()) == {1}
     assert len(table(ledger, leases)) == len(batches) == 24

@@ -378,7 +378,7 @@ def test_eight_threads_that_commit_one_fact_into_one_scope_leave_one_memory(ledg
 
     with ThreadPoolExecutor(8) as pool:
         for future in [pool.submit(work, number) for number in range(8)]:
-            future.result(timeout=120)
+            future.result(timeout=300)
     run_all(plain)
     (row,) = table(ledger, memories)
     outcomes = [job.outcome for job in table(ledger, jobs)]
@@ -401,7 +401,7 @@ def test_runs_of_one_owner_that_commit_side_by_side_leave_one_current_answer(led
 
     with ThreadPoolExecutor(8) as pool:
         for future in [pool.submit(work, lease) for lease in batches]:
-            future.result(timeout=120)
+            future.result(timeout=300)
     run_all(plain)
     assert live(ledger) == ["User lives in C7"]
     assert [times_of(ledger)[f"User lives in C{n}"][2] for n in range(7)] == [day(n + 1) for n in range(7)]

@@ -376,7 +376,7 @@ def test_no_search_finds_what_was_deleted_or_changed_while_the_index_lags(parts:
     (gone,) = tell(parts, "User likes cake", run="r")
     (deleted,) = tell(parts, "User likes cake too")
     make_relay(parts).drain()
-    searcher = Searcher(parts.ledger, parts.index, WordAnalyser(), TrigramEmbedder(), parts.clock)
+    searcher = Searcher(parts.ledger, parts.index, WordAnalyser(), TrigramEmbedder(), parts.clock, deadline=240)
 
     def found() -> list[str]:
         hits = searcher.search("default", "What cake does the User likes?", parse({"user_id": "ann"}), top_k=10, threshold=0.0).results

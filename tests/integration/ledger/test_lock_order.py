@@ -82,7 +82,7 @@ class Verb:
             assert self._thread.is_alive(), self.raised or "it waited for nothing"
 
     def until_it_ends(self) -> list[Exception]:
-        self._thread.join(60)
+        self._thread.join(300)
         assert not self._thread.is_alive()
         return self.raised
 
@@ -371,11 +371,11 @@ def test_the_bill_of_a_failed_call_waits_for_a_deletion_with_empty_hands(ledger:
     def call() -> None:
         with paid_call(parts, "extract", found, model="m"):
             asking.set()
-            assert goes_wrong.wait(30)
+            assert goes_wrong.wait(300)
             raise ProviderRefused("no")
 
     verb = Verb(ledger, call)
-    assert asking.wait(30)
+    assert asking.wait(300)
     with ledger.write() as deleting:
         lock(deleting, jobs)
         goes_wrong.set()

@@ -209,10 +209,10 @@ def test_of_two_relays_that_show_the_last_two_memories_at_the_same_time_one_sees
         with ledger.write() as tx:
             gone = settle(tx, [OutboxRow(ObjectKey("memory", "default", id), rows[id].version, 0)], lease=lease)
             if not ledger.is_sqlite:
-                gate.wait(30)  # both have removed their row, and neither has committed
+                gate.wait(300)  # both have removed their row, and neither has committed
             return mark_searchable(tx, gone, now=START)
 
     with ThreadPoolExecutor(2) as pool:
         running = [pool.submit(work, lease, id) for lease, id in zip(("one", "two"), told, strict=True)]
-        assert sorted(future.result(timeout=60) for future in running) == [[], ["a"]]
+        assert sorted(future.result(timeout=300) for future in running) == [[], ["a"]]
     assert job_of(ledger, "a").state == "searchable"

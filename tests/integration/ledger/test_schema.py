@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from datetime import UTC, datetime
 from importlib import resources
 from pathlib import Path
@@ -20,7 +21,7 @@ from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError
 
 from memline.contracts.errors import SchemaMismatch
-from memline.ledger import schema
+from memline.ledger import migrate, schema
 from memline.ledger.migrate import HEAD, open_ledger, schema_revision
 from memline.ledger.session import Ledger
 
@@ -121,11 +122,35 @@ def test_processes_that_open_an_empty_database_at_the_same_time_fill_it_once(emp
         assert process.stdin is not None
         process.stdin.write("go\n")
         process.stdin.flush()
-    errors = [process.communicate(timeout=60)[1] for process in processes]
+    errors = [process.communicate(timeout=300)[1] for process in processes]
     assert [process.returncode for process in processes] == [0, 0, 0], errors
     with empty.read() as connection:
         assert schema_revision(connection) == HEAD
         assert set(described(connection)) == set(schema.metadata.tables)
+
+
+def test_a_database_that_another_process_fills_while_it_is_looked_at_is_opened(
+    empty: Ledger, ledger_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled: list[str] = []
+
+    def and_fill(look: Callable[[Connection], object]) -> Callable[[Connection], object]:
+        def first(connection: Connection) -> object:
+            found = look(connection)
+            if not filled:  # what is looked at next is there
+                filled.append(look.__name__)
+                with closing(Ledger(ledger_url)) as other:
+                    migrate.upgrade(other)
+            return found
+
+        return first
+
+    for look in (migrate._tables, migrate.schema_revision):
+        monkeypatch.setattr(migrate, look.__name__, and_fill(look))
+    open_ledger(empty)
+    assert filled
+    with empty.read() as connection:
+        assert schema_revision(connection) == HEAD
 
 
 @pytest.mark.parametrize(("revision", "advice"), [("9999", "upgrade memline"), ("0000", "memline migrate")])

@@ -24,7 +24,7 @@ from memline.telemetry.metrics_server import MetricsServer
 from tests.services import PostgresServer, Proxy, RedisServer, free_port, in_child
 
 #: Seconds: the test waits that long for what hangs, once, and at most so long for what answers on a slow machine.
-SHORT, PATIENT = 0.5, 30.0
+SHORT, PATIENT = 0.5, 120.0
 
 
 @pytest.fixture(autouse=True)
@@ -42,9 +42,17 @@ def read(page: str) -> dict[str, float]:
     }
 
 
-def page_of(settings: Settings) -> dict[str, float]:
+def page_of(settings: Settings, *, up: str = "") -> dict[str, float]:
     with closing(Exporter(settings, deadline=PATIENT)) as exporter:
-        return read(exporter.page())
+        return page_with(exporter, up) if up else read(exporter.page())
+
+
+def page_with(exporter: Exporter, part: str) -> dict[str, float]:
+    """The first page on which that part answered: on a busy machine it may miss its own deadline."""
+    until = time.monotonic() + PATIENT
+    while (found := read(exporter.page()))[f"memline_up {part}"] != 1:
+        assert time.monotonic() < until, found
+    return found
 
 
 def settings_in(folder: Path, **given: object) -> Settings:
@@ -66,13 +74,13 @@ def test_without_services_there_is_a_ledger_and_no_redis(tmp_path: Path) -> None
 
 
 def test_a_ledger_that_is_not_there_is_not_made(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    exporter = Exporter(settings_in(tmp_path / "home"))
+    exporter = Exporter(settings_in(tmp_path / "home"), deadline=PATIENT)
     found = read(exporter.page())
     exporter.page()
     assert found["memline_up ledger"] == 0 and found["memline_spool_bytes"] == 0
     assert "memline_oldest_turn_seconds" not in found and found["memline_turn_committed_seconds_count"] == 0
     assert not (tmp_path / "home").exists()
-    assert len(caplog.records) == 1, "it is told once"
+    assert len([record for record in caplog.records if record.name == "memline.metrics"]) == 1, "it is told once"
 
 
 def test_redis_that_is_away_or_full_of_silence_holds_up_nothing(tmp_path: Path, redis_server: RedisServer) -> None:
@@ -82,7 +90,7 @@ def test_redis_that_is_away_or_full_of_silence_holds_up_nothing(tmp_path: Path, 
     try:
         settings = settings_in(tmp_path, redis_url=proxy.url)
         exporter = Exporter(settings, deadline=PATIENT)
-        assert read(exporter.page())["memline_up redis"] == 1
+        page_with(exporter, "redis")
         proxy.swallow = True
         exporter._deadline = SHORT
         hanging = read(exporter.page())
@@ -92,7 +100,7 @@ def test_redis_that_is_away_or_full_of_silence_holds_up_nothing(tmp_path: Path, 
         for thread in threading.enumerate():  # what hung comes back by its own deadline
             if thread.name == "memline-metrics-redis":
                 thread.join(60)
-        assert read(exporter.page())["memline_up redis"] == 1
+        page_with(exporter, "redis")
     finally:
         proxy.close()
 
@@ -117,7 +125,7 @@ def test_two_scrapes_at_once_have_the_same_answer() -> None:
 
 def test_a_ledger_that_is_away_holds_up_nothing(tmp_path: Path, postgres_server: PostgresServer, redis_server: RedisServer) -> None:
     gone = f"postgresql://postgres@127.0.0.1:{free_port()}/nothing"
-    found = page_of(settings_in(tmp_path, ledger_url=gone, redis_url=redis_server.url))
+    found = page_of(settings_in(tmp_path, ledger_url=gone, redis_url=redis_server.url), up="redis")
     assert found["memline_up ledger"] == 0 and found["memline_up redis"] == 1 and "memline_redis_memory_bytes used" in found
     empty = postgres_server.url(postgres_server.create_database())
     assert page_of(settings_in(tmp_path, ledger_url=empty))["memline_up ledger"] == 0, "it has no schema"
@@ -127,15 +135,17 @@ def test_what_waits_in_redis_is_told(tmp_path: Path, redis_url: str) -> None:
     import redis
 
     settings = settings_in(tmp_path, redis_url=redis_url)
-    with redis.Redis.from_url(redis_url) as client:
+    with redis.Redis.from_url(redis_url, socket_timeout=PATIENT) as client:
         client.config_set("maxmemory", 300_000_000)
         for number in range(3):
             client.xadd("memline:turns", {"turn": f"{number}"})
         client.xgroup_create("memline:turns", "accept", id="0")
         client.xreadgroup("accept", "somebody", {"memline:turns": ">"}, count=2)
         client.lpush("memline:celery:memline.embed", "one", "two")
-        found = page_of(settings)
-        client.config_set("maxmemory", 0)
+        try:
+            found = page_of(settings, up="redis")
+        finally:
+            client.config_set("maxmemory", 0)
     assert (found["memline_stream_entries all"], found["memline_stream_entries pending"]) == (3, 2)
     assert (found["memline_celery_messages embed"], found["memline_celery_messages extract"]) == (2, 0)
     assert found["memline_redis_memory_bytes max"] == 300_000_000 and found["memline_redis_memory_bytes used"] > 0
@@ -151,7 +161,7 @@ def test_the_queues_are_those_that_celery_uses(redis_url: str) -> None:
     app = make_app(redis_url, prefix="memline")
     CelerySend(app)([Lease("lease", 1, Stage.DEDUP, False)])
     app.close()
-    gauges = RedisGauges(redis_url)
+    gauges = RedisGauges(redis_url, timeout=PATIENT)
     waiting = {labels: value for metric, labels, value in gauges.read() if metric.name == "memline_celery_messages"}
     gauges.close()
     assert waiting["dedup",] == 1 and sum(waiting.values()) == 1
@@ -185,7 +195,7 @@ def one() -> Figures:
 
 
 def get(server: MetricsServer, query: str = "", **headers: str) -> str:
-    with urlopen(Request(f"http://127.0.0.1:{server.port}/metrics{query}", headers=headers), timeout=30) as response:
+    with urlopen(Request(f"http://127.0.0.1:{server.port}/metrics{query}", headers=headers), timeout=PATIENT) as response:
         return str(response.headers["Content-Type"]) + "\n" + response.read().decode()
 
 
@@ -201,9 +211,15 @@ def test_prometheus_gets_the_format_it_asks_for() -> None:
 def test_a_client_that_says_nothing_is_let_go_and_holds_up_nobody(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("memline.telemetry.metrics_server._Impatient.timeout", 2)
     server = MetricsServer(one, host="127.0.0.1", port=0)
-    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as silent:
+    with socket.socket() as silent:
+        silent.settimeout(PATIENT)
+        silent.bind(("127.0.0.1", 0))
+        known = silent.getsockname()
+        # of this client alone: one that was a moment slow would be let go, too
+        patience = property(lambda handler: 1 if handler.client_address == known else PATIENT)
+        monkeypatch.setattr("memline.telemetry.metrics_server._Impatient.timeout", patience)
+        silent.connect(("127.0.0.1", server.port))
         assert "test_level 1.0" in get(server)
         assert silent.recv(1) == b"", "it was closed"
     server.close()
@@ -222,7 +238,7 @@ def test_a_page_that_breaks_is_an_error_of_that_scrape_alone(capfd: pytest.Captu
 
     server = MetricsServer(figures, host="127.0.0.1", port=0)
     with pytest.raises(HTTPError, match="500") as caught:
-        urlopen(f"http://127.0.0.1:{server.port}/metrics", timeout=30)
+        urlopen(f"http://127.0.0.1:{server.port}/metrics", timeout=PATIENT)
     assert b"must not" not in caught.value.read() and "must not" not in capfd.readouterr().err
     caught.value.close()
     assert "test_level 1.0" in get(server)

@@ -89,7 +89,9 @@ class Side:
         )
         self.relay: Relay = make_relay(self.parts, ids=f"relay-{embedder.model}")
         self.reconciler = Reconciler(town.ledger, self.index, town.clock)
-        self.searcher = Searcher(town.ledger, self.index, town.analyser, embedder, town.clock)
+        self.searcher = Searcher(
+            town.ledger, self.index, town.analyser, embedder, town.clock, deadline=240
+        )  # a slow machine is no part that is down
 
     def say(self, *texts: str, user: str = "ann") -> None:
         """One turn a text, to its end."""

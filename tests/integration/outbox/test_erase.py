@@ -242,14 +242,14 @@ def test_a_reply_that_comes_after_the_erasure_is_not_kept(ledger: Ledger, tmp_pa
     def wait(first: str) -> None:
         if first.startswith("My passport"):
             erasing.start()
-            assert looked.wait(60)
+            assert looked.wait(300)
 
     parts = make_parts(ledger, extractor=ScriptedExtractor(wait=wait))
     with ledger.write() as tx:
         check_embedder(tx, parts.embedder.model, parts.embedder.dimension)
     accept(parts, make_turn(f"My passport is {SECRET}", user=ANN.value, id="gone"), make_turn("bob likes tea", user="bob", id="stays"))
     run_all(parts)
-    erasing.join(60)
+    erasing.join(300)
     run_all(parts)
     assert certificates and certificates[0]["proof"]["sound"]
     assert holders(ledger, SECRET) == set() and holders(ledger, ANN.value) == set()

@@ -55,7 +55,7 @@ def test_killed_at_each_point_in_turn_it_goes_on_and_ends_whole(place: str, tmp_
     common = {"ledger_url": place, "reconcile_every": "0", "extractor": "rules"}
     old = Program(home, embedder=OLD, **common)
     for n in range(3):
-        old.run("add", f"I own {n} cups.", "-u", "mei", "--no-infer")
+        old.run("add", f"I own {n} cups.", "-u", "mei", "--no-infer", "--timeout", "240")
     doubles = 0
     for point, twice in KILLED.items():
         failing = Program(home, embedder=NEW, failpoints=f"{point}=kill", test_embedded=str(counted), **common)

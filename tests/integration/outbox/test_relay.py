@@ -254,7 +254,7 @@ def test_a_relay_does_not_settle_what_another_wrote_late_in_the_middle_of_its_ow
     def of_the_late_one(writes: Sequence[Write]) -> None:
         index_of(parts).during = None
         read.set()
-        assert may_write.wait(30)
+        assert may_write.wait(300)
 
     def of_the_other(writes: Sequence[Write]) -> None:
         index_of(parts).during = None
@@ -264,7 +264,7 @@ def test_a_relay_does_not_settle_what_another_wrote_late_in_the_middle_of_its_ow
     index_of(parts).during = of_the_late_one
     thread = threading.Thread(target=late.run_once)
     thread.start()
-    assert read.wait(30)
+    assert read.wait(300)
     advance(parts, 60)
     delete_memory(parts.ledger, "default", deleted, now=parts.clock.now())
     index_of(parts).during = of_the_other
@@ -305,7 +305,7 @@ def test_a_relay_waits_for_a_deletion_without_holding_what_that_one_needs(parts:
         while not _somebody_waits(parts.ledger):
             assert thread.is_alive(), raised
         enqueue(deleting, "memory", dict.fromkeys(ids(parts), ("default", 2)), now=parts.clock.now())
-    thread.join(60)
+    thread.join(300)
     assert not thread.is_alive() and raised == []
     assert states(parts) == ["committed"] * 3, "what the deletion wrote has not been shown"
     make_relay(parts).drain()

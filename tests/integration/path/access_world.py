@@ -21,8 +21,8 @@ __all__ = ["ANN", "CONTENT", "BoastingModel", "World", "answer", "dump", "open_w
 
 ANN = {"user_id": "ann"}
 
-#: What a call must not change. Beside it there is what an engine does on its own: leases, its passes.
-CONTENT = sorted(set(metadata.tables) - {"leases", "ledger_meta"})
+#: What a call must not change. Beside it there is what an engine does on its own: leases, its passes, its heartbeat every ten seconds.
+CONTENT = sorted(set(metadata.tables) - {"leases", "ledger_meta", "heartbeats"})
 
 
 @dataclass
@@ -35,14 +35,14 @@ class World:
     turns: dict[str, str] = field(default_factory=dict)
 
     def say(self, name: str, memory: Memory, text: str, **scope: str) -> str:
-        receipt = memory.add(text, infer=False, **scope).wait(30)
+        receipt = memory.add(text, infer=False, **scope).wait(300)
         self.turns[name], self.memories[name] = receipt.id, receipt.results[0]["id"]
         return self.memories[name]
 
     def settle(self) -> None:
         """Nothing is on its way any more."""
         for memory in (self.memory, self.other):
-            memory.flush(30)
+            memory.flush(300)
 
 
 @contextmanager

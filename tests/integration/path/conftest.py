@@ -8,7 +8,7 @@ import pytest
 
 from memline import Memory
 from memline.contracts.ids import digest_of
-from tests.integration.path.stacks import Stack, celery_stack, engine_stack
+from tests.integration.path.stacks import PATIENT, Stack, celery_stack, engine_stack
 
 
 @pytest.fixture(scope="module", params=["engine", "celery"])
@@ -16,11 +16,11 @@ def stack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     """memline, run both ways."""
     folder = tmp_path_factory.mktemp("home")
     if request.param == "engine":
-        with engine_stack(folder) as found:
+        with engine_stack(folder, **PATIENT) as found:
             yield found
         return
     redis, postgres = request.getfixturevalue("redis_server"), request.getfixturevalue("postgres_server")
-    with celery_stack(folder, redis, postgres) as found:
+    with celery_stack(folder, redis, postgres, **PATIENT) as found:
         yield found
 
 

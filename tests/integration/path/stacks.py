@@ -13,10 +13,13 @@ from memline.settings import Settings, load_settings
 from tests.services import PostgresServer, RedisServer
 from tests.workers import Worker
 
-__all__ = ["Stack", "celery_stack", "engine_stack"]
+__all__ = ["PATIENT", "Stack", "be_patient", "celery_stack", "engine_stack"]
 
 #: Short times, so that a test of a killed worker takes seconds.
 QUICK = {"MEMLINE_LEASE": "4", "MEMLINE_MODEL_TIMEOUT": "2", "MEMLINE_RESEND": "1", "MEMLINE_ORDER_WAIT": "3"}
+
+#: In their place where nobody dies: a worker or a server that stands still for seconds is slow, not dead.
+PATIENT = {"MEMLINE_LEASE": "60", "MEMLINE_MODEL_TIMEOUT": "40", "MEMLINE_ORDER_WAIT": "30"}
 
 
 @dataclass
@@ -35,7 +38,16 @@ class Stack:
     @contextmanager
     def memory(self, namespace: str = "default", **given: Any) -> Iterator[Memory]:
         with Memory(namespace, settings=self.settings(**given)) as memory:
+            be_patient(memory)
             yield memory
+
+
+def be_patient(memory: Memory) -> None:
+    """A Redis that stands still for seconds is slow, not away: else turns would go to the spool, and a deletion would be refused."""
+    if memory._house.uses_redis:
+        stream = memory._house.stream
+        stream._socket_timeout = 120.0
+        stream.close()  # what it opened has the product's own limit
 
 
 @contextmanager

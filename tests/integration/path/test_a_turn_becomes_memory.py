@@ -38,7 +38,7 @@ def test_a_turn_is_handed_over_committed_and_found(memory: Memory) -> None:
     receipt = memory.add("I live in Munich. My dog Poppy is a beagle.", **MEI)
     assert isinstance(receipt, Receipt)
     assert receipt.seen.status in (Status.QUEUED, Status.ACCEPTED)
-    assert receipt.wait(30).status is Status.SEARCHABLE
+    assert receipt.wait(300).status is Status.SEARCHABLE
     assert [result["event"] for result in receipt.results] == ["ADD", "ADD"]
     found = memory.search("what kind of dog is it?", filters=MEI)
     assert "Poppy" in texts(found)[0]
@@ -57,7 +57,7 @@ def test_waiting_returns_what_mem0_returns(memory: Memory) -> None:
 
 
 def test_a_greeting_ends_searchable_and_says_that_there_was_nothing(memory: Memory) -> None:
-    receipt = memory.add("Hello! How are you?", **MEI).wait(30)
+    receipt = memory.add("Hello! How are you?", **MEI).wait(300)
     assert receipt.results == []
     assert receipt.reason == "nothing to extract"
 
@@ -89,7 +89,7 @@ def test_eight_parallel_adds_of_one_fact_leave_one_memory_and_seven_receipts_tha
         thread.start()
     for thread in threads:
         thread.join()
-    results = [receipt.wait(30).results for receipt in receipts]
+    results = [receipt.wait(300).results for receipt in receipts]
     assert len({receipt.id for receipt in receipts}) == 8
     assert sorted(result["event"] for (result,) in results) == ["ADD"] + ["DUPLICATE"] * 7
     assert len({result["id"] for (result,) in results}) == 1
@@ -97,21 +97,21 @@ def test_eight_parallel_adds_of_one_fact_leave_one_memory_and_seven_receipts_tha
 
 
 def test_one_key_has_one_effect(memory: Memory) -> None:
-    first = memory.add("I bought a kayak.", **MEI, idempotency_key="turn-1").wait(30)
-    again = memory.add("I bought a kayak.", **MEI, idempotency_key="turn-1").wait(30)
+    first = memory.add("I bought a kayak.", **MEI, idempotency_key="turn-1").wait(300)
+    again = memory.add("I bought a kayak.", **MEI, idempotency_key="turn-1").wait(300)
     assert again.results == first.results
     assert len(memory.get_all(filters=MEI)["results"]) == 1
 
 
 def test_a_key_for_another_content_is_a_conflict(memory: Memory, stack: Stack) -> None:
-    memory.add("I bought a kayak.", **MEI, idempotency_key="turn-1").wait(30)
+    memory.add("I bought a kayak.", **MEI, idempotency_key="turn-1").wait(300)
     if stack.name == "engine":
         with pytest.raises(IdempotencyConflict):
             memory.add("I bought a canoe.", **MEI, idempotency_key="turn-1")
     else:
         receipt = memory.add("I bought a canoe.", **MEI, idempotency_key="turn-1")
         with pytest.raises(IdempotencyConflict):
-            receipt.wait(30)
+            receipt.wait(300)
         assert receipt.status is Status.CONFLICT
     assert texts(memory.get_all(filters=MEI)) == ["User bought a kayak"]
 
@@ -119,8 +119,8 @@ def test_a_key_for_another_content_is_a_conflict(memory: Memory, stack: Stack) -
 def test_without_a_key_every_call_is_a_turn(memory: Memory) -> None:
     first, second = memory.add("Yes.", **MEI), memory.add("Yes.", **MEI)
     assert first.id != second.id
-    first.wait(30)
-    second.wait(30)
+    first.wait(300)
+    second.wait(300)
 
 
 def test_a_verbatim_turn_keeps_each_message_to_the_letter(memory: Memory) -> None:
@@ -175,7 +175,7 @@ def test_namespaces_and_users_are_walls(memory: Memory) -> None:
 
 
 def test_a_receipt_is_found_from_another_process(memory: Memory, stack: Stack) -> None:
-    receipt = memory.add("I play the cello.", **MEI).wait(30)
+    receipt = memory.add("I play the cello.", **MEI).wait(300)
     program = (
         "import sys, json; from memline import Memory\n"
         "with Memory(sys.argv[1]) as memory:\n"
@@ -236,7 +236,7 @@ def test_bad_input_is_refused_with_what_to_do_and_changes_nothing(memory: Memory
     finally:
         bad["messages"] = messages
     assert "xxx" not in str(raised.value)
-    memory.flush(30)
+    memory.flush(300)
     assert memory.get_all(filters={"user_id": "u"})["results"] == []
 
 

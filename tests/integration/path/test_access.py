@@ -13,6 +13,7 @@ from memline import AsyncMemory, Memory, Status
 from memline.contracts.errors import InvalidCursor, InvalidInput, InvalidScopeId, ScopeRequired, UnknownOption, UnknownReceipt
 from memline.settings import load_settings
 from tests.integration.path.access_world import ANN, World, answer, dump, open_world
+from tests.integration.path.stacks import be_patient
 
 UNKNOWN = "0197f3a0-0000-7000-8000-00000000abcd"
 
@@ -227,8 +228,9 @@ def test_every_call_takes_within() -> None:
 
 
 def test_a_turn_that_waits_in_redis_is_shown_to_its_own_scope_only(tmp_path: Path, redis_url: str) -> None:
-    settings = load_settings(home=tmp_path, redis_url=redis_url, embedder="tests.unit.cli.parts:Tiny", order_wait=1)
+    settings = load_settings(home=tmp_path, redis_url=redis_url, embedder="tests.unit.cli.parts:Tiny", order_wait=60)
     with Memory("ours", settings=settings) as memory:
+        be_patient(memory)
         turn = memory.add("Box 12.", user_id="ann", agent_id="helper").id
         for within in (ANN, {"agent_id": "helper"}, {**ANN, "agent_id": "helper"}):
             assert memory.receipt(turn, within=within).status is Status.QUEUED

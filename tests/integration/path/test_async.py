@@ -19,7 +19,7 @@ def test_the_path_of_a_turn_can_be_awaited(tmp_path: Path) -> None:
         async with AsyncMemory(settings=load_settings(home=tmp_path)) as memory:
             receipt = await memory.add("I play the cello.", **MEI)
             assert isinstance(receipt, AsyncReceipt)
-            await receipt.wait(30)
+            await receipt.wait(300)
             assert await receipt.status() is Status.SEARCHABLE
             answers = await asyncio.gather(*(memory.search("cello", filters=MEI) for _ in range(20)))
             assert {answer["results"][0]["memory"] for answer in answers} == {"User plays the cello"}

@@ -33,7 +33,7 @@ class World:
 
     def __init__(self, folder: Path, variables: dict[str, str], index: MemoryIndex | None = None) -> None:
         self.home = folder / "home"
-        self.variables = {"MEMLINE_HOME": str(self.home), "MEMLINE_SEARCH_DEADLINE": "30", **variables}
+        self.variables = {"MEMLINE_HOME": str(self.home), "MEMLINE_SEARCH_DEADLINE": "30", "MEMLINE_EXIT_DRAIN": "120", **variables}
         self.file = folder / "backups" / "ledger.backup"
         self._index = index
         short = {name.removeprefix("MEMLINE_").lower(): value for name, value in self.variables.items()}
@@ -113,8 +113,8 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
 
 
 def say(memory: Memory, text: str, user: str, **options: Any) -> str:
-    (made,) = memory.add(text, user_id=user, infer=False, wait=True, timeout=60, **options)["results"]
-    memory.flush(60)
+    (made,) = memory.add(text, user_id=user, infer=False, wait=True, timeout=300, **options)["results"]
+    memory.flush(300)
     return str(made["id"])
 
 
@@ -139,7 +139,7 @@ def test_the_ledger_of_an_hour_ago_beside_a_newer_index(world: World) -> None:
         memory.delete(bobs)
         certificate = memory.erase(user_id="cat")
         say(memory, "Dan came aboard.", "dan")
-        memory.flush(60)
+        memory.flush(300)
         cursor = memory.changes(since="now")["cursor"]
         index = memory._house.index
         assert len(list(index.walk("memory", "default"))) == 3
@@ -159,7 +159,7 @@ def test_the_ledger_of_an_hour_ago_beside_a_newer_index(world: World) -> None:
             memory.changes(since=cursor)
 
         house = memory._house
-        memory.flush(60)
+        memory.flush(300)
         house.reconciler.run()
         house.relay.drain()
         assert verify(house.ledger, house.index, deep=True).to_json() == {"sound": True, "findings": [], "lag": 0}
@@ -168,12 +168,12 @@ def test_the_ledger_of_an_hour_ago_beside_a_newer_index(world: World) -> None:
             assert holders_of(connection, SECRET) == []
 
         # turns that come late: one from before the backup is the first job again, one that was lost is taken, an erased one is cancelled
-        again = memory.add("Ann rows on Mondays.", user_id="ann", infer=False, idempotency_key="ann-1").wait(60)
+        again = memory.add("Ann rows on Mondays.", user_id="ann", infer=False, idempotency_key="ann-1").wait(300)
         assert [made["memory"] for made in again.results] == ["Ann rows on Mondays."]
         say(memory, "Ann moored at pier nine.", "ann", idempotency_key="ann-2")
         assert texts(memory, "ann") == {"Ann rows on Mondays.", "Ann moored at pier nine."}
         _accept_late(memory, certificate["began_at"])
-        memory.flush(60)
+        memory.flush(300)
         assert texts(memory, "cat") == set()
         with house.ledger.read() as connection:
             assert holders_of(connection, SECRET) == []

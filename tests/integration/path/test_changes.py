@@ -45,7 +45,7 @@ def test_an_update_is_seen_by_every_read_at_once_and_keeps_whose_it_is(memory: M
     assert (item["memory"], item["metadata"], item["version"]) == ("The spare key is with Tomas.", {"kept": 1}, 2)
     assert all(item[key] == before[key] for key in ("user_id", "role", "created_at", "occurred_at"))
     assert texts(memory.get_all(filters=MEI)) == ["The spare key is with Tomas."]
-    memory.flush(30)
+    memory.flush(300)
     assert texts(memory.search("who has the spare key?", filters=MEI)) == ["The spare key is with Tomas."]
     assert memory.update(memory_id, data="The spare key is lost.")["version"] == 3
     assert [(row["event"], row["version"]) for row in memory.history(memory_id)] == [("ADD", 1), ("UPDATE", 2), ("UPDATE", 3)]
@@ -142,7 +142,7 @@ def test_delete_all_takes_the_scopes_that_have_all_ids_and_no_other(memory: Memo
     }
     assert texts(memory.get_all(filters=MEI)) == ["one"]
     assert texts(memory.get_all(filters={"agent_id": "support"})) == ["four"]
-    memory.flush(30)
+    memory.flush(300)
     assert texts(memory.search("two three", filters={"agent_id": "support"})) == ["four"]
     assert memory.delete_all("mei")["deleted"] == 1
     again = memory.add("one", **MEI, infer=False, wait=True)
@@ -181,7 +181,7 @@ def test_turns_handed_over_before_it_end_cancelled_and_those_after_it_are_kept(m
         memory.delete_all(user_id=user)
         after = [memory.add(f"after {number}", user_id=user, infer=False) for number in range(5)]
         for receipt in (*after, *others):
-            receipt.wait(60)
+            receipt.wait(300)
         ends = [_end(receipt) for receipt in before]
         assert set(ends) <= {Status.CANCELLED, Status.SEARCHABLE}
         assert sorted(texts(memory.get_all(filters={"user_id": user}, top_k=100))) == [f"after {number}" for number in range(5)]
@@ -196,7 +196,7 @@ def test_turns_handed_over_before_it_end_cancelled_and_those_after_it_are_kept(m
 
 def _end(receipt: Receipt) -> Status:
     with suppress(JobCancelled):
-        receipt.wait(60)
+        receipt.wait(300)
     return receipt.seen.status
 
 

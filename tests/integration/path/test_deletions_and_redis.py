@@ -9,7 +9,7 @@ import pytest
 from memline import Status
 from memline.errors import JobCancelled, ServiceUnavailable
 from memline.producer import TurnStream
-from tests.integration.path.stacks import Stack, celery_stack
+from tests.integration.path.stacks import PATIENT, Stack, celery_stack
 from tests.services import PostgresServer, RedisServer
 
 MEI = {"user_id": "mei"}
@@ -17,7 +17,7 @@ MEI = {"user_id": "mei"}
 
 @pytest.fixture(scope="module")
 def celery(tmp_path_factory: pytest.TempPathFactory, redis_server: RedisServer, postgres_server: PostgresServer) -> Iterator[Stack]:
-    with celery_stack(tmp_path_factory.mktemp("home"), redis_server, postgres_server) as found:
+    with celery_stack(tmp_path_factory.mktemp("home"), redis_server, postgres_server, **PATIENT) as found:
         yield found
 
 
@@ -32,7 +32,7 @@ def test_a_spooled_turn_ends_cancelled_when_it_arrives(celery: Stack) -> None:
             assert receipt.seen.status is Status.SPOOLED
             memory.delete_all(user_id="mei")
         with pytest.raises(JobCancelled, match="delete_all"):
-            receipt.wait(90)
+            receipt.wait(300)
         assert memory.get_all(filters=MEI)["results"] == []
 
 
@@ -48,7 +48,7 @@ def test_without_redis_nobody_knows_the_order_and_nothing_is_deleted(celery: Sta
 
 
 def test_a_place_leaves_no_entry_and_lies_between_what_was_before_and_after_it(redis_server: RedisServer) -> None:
-    stream = TurnStream(redis_server.url, prefix="places")
+    stream = TurnStream(redis_server.url, prefix="places", socket_timeout=120)
     places = [stream.draw_place(), stream.append('{"v":1}'), stream.draw_place()]
     assert stream.length() == 1
     assert [entry.id for entry in stream.read("one", count=10, block_ms=0)] == [places[1]]

@@ -15,6 +15,7 @@ import redis
 import sqlalchemy as sa
 
 from memline import AsyncMemory, Memory, Status
+from memline.contracts import failpoints
 from memline.contracts.index_object import ObjectKey
 from memline.errors import InvalidInput, JobCancelled, ScopeRequired, ServiceUnavailable
 from memline.ledger.memories import index_objects
@@ -23,7 +24,7 @@ from memline.ledger.session import Ledger
 from memline.outbox.verify import verify
 from memline.search.index.port import Space, Write
 from tests.chaos.small_parts import SmallEmbedder
-from tests.integration.path.stacks import Stack, celery_stack
+from tests.integration.path.stacks import PATIENT, Stack, celery_stack
 from tests.services import PostgresServer, RedisServer
 
 SECRET, ERASED = "X1234567", "mei-the-erased"
@@ -33,7 +34,7 @@ SMALL = {"MEMLINE_EMBEDDER": "tests.chaos.small_parts:SmallEmbedder", "MEMLINE_E
 
 @pytest.fixture(scope="module")
 def celery(tmp_path_factory: pytest.TempPathFactory, redis_server: RedisServer, postgres_server: PostgresServer) -> Iterator[Stack]:
-    with celery_stack(tmp_path_factory.mktemp("home"), redis_server, postgres_server, **SMALL) as found:
+    with celery_stack(tmp_path_factory.mktemp("home"), redis_server, postgres_server, **PATIENT, **SMALL) as found:
         yield found
 
 
@@ -53,7 +54,7 @@ def _in_redis(stack: Stack, text: str) -> list[str]:
     """Keys of this stack whose dump holds *text*, or whose value does as it is read."""
     assert stack.redis is not None
     found = []
-    with redis.Redis.from_url(stack.redis.url) as client:
+    with redis.Redis.from_url(stack.redis.url, socket_timeout=120) as client:
         for key in client.scan_iter(match=f"{stack.variables['MEMLINE_REDIS_PREFIX']}*"):
             if text.encode() in (client.dump(key) or b""):
                 found.append(key.decode())
@@ -75,7 +76,7 @@ def test_a_subject_is_erased_from_redis_postgres_spool_and_index(celery: Stack) 
         assert spooled.seen.status is Status.SPOOLED
         stream = producer.stream
         damaged = json.dumps({"v": 1, "namespace": "everywhere", "user_id": erased, "messages": [{"text": SECRET}]})
-        with redis.Redis.from_url(celery.variables["MEMLINE_REDIS_URL"]) as client:
+        with redis.Redis.from_url(celery.variables["MEMLINE_REDIS_URL"], socket_timeout=120) as client:
             client.rpush(f"{stream.key}:unreadable", damaged, "somebody else's")
             try:
                 certificate = memory.erase(**mei)
@@ -84,8 +85,8 @@ def test_a_subject_is_erased_from_redis_postgres_spool_and_index(celery: Stack) 
             assert client.lrange(f"{stream.key}:unreadable", 0, -1) == [b"somebody else's"]
         assert certificate["proof"]["sound"] and certificate["counts"]["before"]["memories"] >= 1
         with pytest.raises(JobCancelled):
-            spooled.wait(90)
-        memory.flush(90)
+            spooled.wait(300)
+        memory.flush(300)
         ledger, index = memory._house.ledger, memory._house.index
         assert _in_ledger(ledger, erased) == set()
         assert _in_redis(celery, erased) == [] and _in_redis(celery, SECRET) == []
@@ -112,7 +113,7 @@ def test_physical_has_postgres_and_redis_write_their_files_anew(celery: Stack, r
     assert not any(mark.encode() in path.read_bytes() for path in redis_server.folder.rglob("*") if path.is_file())
 
 
-def test_adds_while_it_runs_end_cancelled_and_others_go_on(celery: Stack) -> None:
+def test_adds_while_it_runs_end_cancelled_and_others_go_on(celery: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
     with celery.memory("running") as memory:
         memory.add(f"My passport number is {SECRET}.", **MEI, infer=False, wait=True)
         receipts: list[Any] = []
@@ -123,6 +124,15 @@ def test_adds_while_it_runs_end_cancelled_and_others_go_on(celery: Stack) -> Non
                 receipts.append((memory.add(f"{SECRET} again {len(receipts)}", **MEI, infer=False), memory.add("tea", **BOB, infer=False)))
                 time.sleep(0.01)
 
+        def hit(point: str) -> None:
+            """Some are added while it runs, and before its end, however slow that thread is."""
+            if point == "erase.filed":
+                until, deadline = len(receipts) + 3, time.monotonic() + 120
+                while len(receipts) < until:
+                    assert time.monotonic() < deadline and adding.is_alive()
+                    time.sleep(0.01)
+
+        monkeypatch.setattr(failpoints, "hit", hit)
         adding = threading.Thread(target=keep_adding)
         adding.start()
         try:
@@ -130,7 +140,7 @@ def test_adds_while_it_runs_end_cancelled_and_others_go_on(celery: Stack) -> Non
         finally:
             stop.set()
             adding.join()
-        memory.flush(120)
+        memory.flush(300)
         assert certificate["proof"]["sound"] and receipts
         ended = "".join("c" if mine.status is Status.CANCELLED else "s" for mine, _ in receipts)
         assert all(mine.status in (Status.CANCELLED, Status.SEARCHABLE) for mine, _ in receipts)

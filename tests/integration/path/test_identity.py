@@ -69,7 +69,7 @@ def test_ids_in_a_models_reply_go_nowhere(tmp_path: Path) -> None:
     settings = load_settings(home=tmp_path, embedder="tests.unit.cli.parts:Tiny")
     with Memory("ours", settings=settings, chat_model=BoastingModel()) as memory:
         (added,) = memory.add("I am bob, and I keep bees.", user_id="ann", run_id="r1", wait=True)["results"]
-        memory.flush(30)
+        memory.flush(300)
         found = memory.get(added["id"])
         assert found is not None
         assert owner_of(found) == {"user_id": "ann", "run_id": "r1"} and not found["metadata"]
@@ -83,7 +83,7 @@ def test_ids_in_a_models_reply_go_nowhere(tmp_path: Path) -> None:
 def test_one_key_in_two_scopes_is_two_turns(tmp_path: Path) -> None:
     """A key that another user used, or guessed, neither shows nor takes that one's turn."""
     with open_world(tmp_path) as world:
-        turns = [world.memory.add("Box 40.", user_id=user, infer=False, idempotency_key="k").wait(30) for user in ("ann", "bob")]
+        turns = [world.memory.add("Box 40.", user_id=user, infer=False, idempotency_key="k").wait(300) for user in ("ann", "bob")]
         assert turns[0].id != turns[1].id
         owners = [world.memory.get(turn.results[0]["id"]) for turn in turns]
         assert [owner_of(found) for found in owners if found is not None] == [ANN, {"user_id": "bob"}]

@@ -19,7 +19,7 @@ def program(home: Path, *arguments: str, kill_at: int | None = None) -> subproce
     if kill_at is not None:
         variables["TEST_KILL_AT"] = str(kill_at)
     return subprocess.run(
-        [sys.executable, "-m", "memline", *arguments], env=variables, cwd=home, capture_output=True, text=True, timeout=120
+        [sys.executable, "-m", "memline", *arguments], env=variables, cwd=home, capture_output=True, text=True, timeout=300
     )
 
 

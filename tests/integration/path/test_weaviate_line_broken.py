@@ -42,7 +42,7 @@ def test_add_search_delete_and_reconcile_while_the_line_is_broken(weaviate_serve
         assert "Poppy" in dog["memory"]
         line.begin(fault)
         receipt = memory.add("My cat Luna is grey.", **MEI)
-        assert receipt.wait(30, until="committed").results
+        assert receipt.wait(300, until="committed").results
         memory.delete(dog["id"])
         found = memory.search("which pet is it?", filters=MEI, threshold=0)
         assert found["missing"] == ["index"]
@@ -53,8 +53,8 @@ def test_add_search_delete_and_reconcile_while_the_line_is_broken(weaviate_serve
             house.reconciler.run()
         house.close(0)
         line.end()
-        assert receipt.wait(60).status == "searchable"
-        memory.flush(30)
+        assert receipt.wait(300).status == "searchable"
+        memory.flush(300)
     with engine_stack(tmp_path, MEMLINE_WEAVIATE_PREFIX=prefix, **direct) as stack:
         house = House(stack.settings())
         assert house.reconciler.run().complete

@@ -20,7 +20,7 @@ from memline.outbox.verify import verify
 from memline.search.index.port import Write
 from memline.search.index.weaviate import WeaviateIndex
 from memline.settings import load_settings
-from tests.integration.path.stacks import Stack, engine_stack
+from tests.integration.path.stacks import PATIENT, Stack, engine_stack
 from tests.weaviate_server import Reached, WeaviateServer, weaviate_binary
 
 MEI = {"user_id": "mei"}
@@ -29,7 +29,12 @@ MEI = {"user_id": "mei"}
 @pytest.fixture
 def stack(weaviate_server: Reached, tmp_path: Path) -> Iterator[Stack]:
     """The engine with Weaviate as its index, under a prefix of its own."""
-    variables = {"MEMLINE_SEARCH_DEADLINE": "30", "MEMLINE_WEAVIATE_PREFIX": f"T{os.urandom(6).hex()}", **weaviate_server.settings()}
+    variables = {
+        **PATIENT,
+        "MEMLINE_SEARCH_DEADLINE": "30",
+        "MEMLINE_WEAVIATE_PREFIX": f"T{os.urandom(6).hex()}",
+        **weaviate_server.settings(),
+    }
     with engine_stack(tmp_path, **variables) as found:
         yield found
         house = house_of(found)
@@ -57,7 +62,7 @@ def test_a_turn_is_found_through_weaviate_and_a_deleted_memory_leaves_it(stack: 
         assert memory.search("INC-48213", filters={"user_id": "ann"})["results"] == []
         dog = found["results"][0]["id"]
         memory.delete(dog)
-        memory.flush(30)
+        memory.flush(300)
         assert all("Poppy" not in text for text in texts(memory.search("what kind of dog is it?", filters=MEI)))
     house = house_of(stack)
     stored = {state.key.id for state in house.index.walk("memory", "default")}
@@ -134,11 +139,11 @@ def test_while_weaviate_is_away_turns_become_memory_and_are_found_and_it_catches
         memory.add("I live in Munich.", **MEI, wait=True)
         server.kill()
         receipt = memory.add("My dog Poppy is a beagle.", **MEI)
-        assert receipt.wait(30, until="committed").results
+        assert receipt.wait(300, until="committed").results
         found = memory.search("what kind of dog is it?", filters=MEI)
         assert "Poppy" in texts(found)[0]
         server.start()
-        assert receipt.wait(60).status == "searchable"
+        assert receipt.wait(300).status == "searchable"
         with stack.memory("other") as other:  # another handle finds the server, too
             other.add("I like tea.", **MEI, wait=True)
         house = house_of(stack)

@@ -17,7 +17,7 @@ from memline.cli.simulator import Simulator
 from memline.contracts.errors import PolicyRefused
 from memline.ledger.counters import read_counters
 from memline.ledger.erase_census import holders_of
-from tests.integration.path.stacks import Stack, celery_stack, engine_stack
+from tests.integration.path.stacks import PATIENT, Stack, celery_stack, engine_stack
 from tests.policy_lists.made import card, join, pem, url64
 
 ANN = {"user_id": "ann"}
@@ -56,17 +56,18 @@ def simulator(heard: Heard) -> Iterator[Simulator]:
 @pytest.fixture(scope="module", params=["engine", "celery"])
 def stack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, simulator: Simulator, heard: Heard) -> Iterator[Stack]:
     folder = tmp_path_factory.mktemp("home")
-    model = {"MEMLINE_OPENAI_API_KEY": "test", "MEMLINE_OPENAI_BASE_URL": simulator.url}
+    model = {**PATIENT, "MEMLINE_OPENAI_API_KEY": "test", "MEMLINE_OPENAI_BASE_URL": simulator.url}
     if request.param == "engine":
         with engine_stack(folder, **model) as found:
             yield found
         return
     server, postgres = request.getfixturevalue("redis_server"), request.getfixturevalue("postgres_server")
     listener = redis.Redis.from_url(server.url, socket_timeout=None)
-    stop = threading.Event()
+    listens, stop = threading.Event(), threading.Event()
 
     def listen() -> None:
         with listener.monitor() as monitor:
+            listens.set()
             for command in monitor.listen():
                 heard.redis.append(command["command"])
                 if stop.is_set():
@@ -74,18 +75,20 @@ def stack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
     thread = threading.Thread(target=listen, daemon=True)
     thread.start()
+    assert listens.wait(120)
     with celery_stack(folder, server, postgres, **model) as found:
         yield found
     stop.set()
-    redis.Redis.from_url(server.url).ping()  # the last command that is heard
+    with redis.Redis.from_url(server.url, socket_timeout=120) as client:
+        client.ping()  # the last command that is heard
     thread.join(60)
 
 
 def hear_everything(url: str, heard: Heard) -> None:
     """Returns when whoever listens to Redis has come to what is said to it now."""
-    with redis.Redis.from_url(url) as client:
+    with redis.Redis.from_url(url, socket_timeout=120) as client:
         client.echo("heard until here")
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180
     while not any("heard until here" in command for command in heard.redis):
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -104,7 +107,7 @@ def test_a_secret_is_nowhere_and_what_was_said_around_it_is_everywhere(
         with memory._house.ledger.read() as connection:
             before = read_counters(connection)
         metadata = {"note": f"pays by {CARD}", "password": PASSWORD}
-        receipt = memory.add(SAID, **ANN, metadata=metadata, prompt=f"{KEY} is mine", idempotency_key="k").wait(120)
+        receipt = memory.add(SAID, **ANN, metadata=metadata, prompt=f"{KEY} is mine", idempotency_key="k").wait(300)
         assert receipt.masked == {"api_key": 2, "card": 2, "password": 2, "private_key": 1}
         kept = memory.add(f"The code of the gate is 4711, the card {CARD}.", **ANN, infer=False, wait=True)["results"]
         assert kept[0]["memory"] == "The code of the gate is 4711, the card [masked: card number]."
@@ -116,10 +119,10 @@ def test_a_secret_is_nowhere_and_what_was_said_around_it_is_everywhere(
         memory.delete(kept[0]["id"], reason=f"it had {KEY}")
         memory.add("The gate is green.", user_id="bea", infer=False, wait=True)
         memory.delete_all(user_id="bea", reason=f"asked by {CARD}")
-        memory.flush(60)
+        memory.flush(300)
         # a repeat with other secrets is the same turn, as the fingerprint sees no secret either
         other = memory.add(SAID.replace(PASSWORD, "Lemur-Tapir-88"), **ANN, metadata=metadata, prompt=f"{KEY} is mine", idempotency_key="k")
-        assert other.wait(120).results == receipt.results
+        assert other.wait(300).results == receipt.results
         house = memory._house
         with house.ledger.read() as connection:
             counts = read_counters(connection)

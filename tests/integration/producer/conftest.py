@@ -1,4 +1,4 @@
-"""A real Redis, empty for each test."""
+"""A real Redis, empty for each test, which is waited for."""
 
 from __future__ import annotations
 
@@ -13,6 +13,24 @@ from memline.producer import Producer, TurnStream
 from tests.services import RedisServer
 
 
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Redis that stands still for seconds is slow, not away. A test of one that hangs says so, by `hurry`."""
+    for name in ("connect_timeout", "socket_timeout"):
+        monkeypatch.setitem(TurnStream.__init__.__kwdefaults__, name, 120.0)
+
+
+@pytest.fixture
+def hurry() -> Callable[[TurnStream], None]:
+    """Gives a stream the product's own limit."""
+
+    def set_limits(stream: TurnStream) -> None:
+        stream._connect_timeout, stream._socket_timeout = 0.5, 1.0
+        stream.close()  # what it opened waits for longer
+
+    return set_limits
+
+
 @pytest.fixture(scope="module")
 def running() -> Iterator[RedisServer]:
     with RedisServer() as server:
@@ -24,7 +42,7 @@ def server(running: RedisServer) -> RedisServer:
     """The module's Redis, emptied; a test that kills it starts it again."""
     import redis
 
-    with redis.Redis.from_url(running.url) as client:
+    with redis.Redis.from_url(running.url, socket_timeout=120, socket_connect_timeout=120) as client:
         client.flushall()
     return running
 

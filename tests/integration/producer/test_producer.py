@@ -27,6 +27,7 @@ from memline.producer import Producer, Spool, TurnStream
 from tests.services import Proxy, RedisServer, in_child
 
 Make = Callable[..., Producer]
+Hurry = Callable[[TurnStream], None]
 
 
 def scope(user: str = "ann") -> Scope:
@@ -35,7 +36,7 @@ def scope(user: str = "ann") -> Scope:
 
 def turns_in(stream: TurnStream) -> list[Turn]:
     """Everything in the stream, in its order."""
-    with redis.Redis.from_url(stream._url) as client:
+    with redis.Redis.from_url(stream._url, socket_timeout=120) as client:
         return [Turn.from_wire(fields[b"turn"]) for _, fields in client.xrange(stream.key)]
 
 
@@ -50,11 +51,24 @@ def first_arrivals(turns: list[Turn]) -> dict[str, list[Turn]]:
     return lanes
 
 
-def eventually(true: Callable[[], bool], timeout: float = 60) -> None:
+def eventually(true: Callable[[], bool], timeout: float = 300) -> None:
     deadline = time.monotonic() + timeout
     while not true():
         assert time.monotonic() < deadline, "it did not happen in time"
         time.sleep(0.01)
+
+
+def answers(stream: TurnStream) -> bool:
+    try:
+        stream.ping()
+    except ServiceUnavailable:
+        return False
+    return True
+
+
+def stands(pid: int) -> bool:
+    """Whether a process is stopped by a signal."""
+    return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] == "T"
 
 
 def test_a_turn_goes_straight_into_redis(produce: Make) -> None:
@@ -109,12 +123,14 @@ def test_threads_that_share_a_lane_keep_its_numbers_in_the_streams_order(produce
 def test_redis_killed_in_the_middle_loses_nothing_and_keeps_each_lanes_order(server: RedisServer, produce: Make) -> None:
     producer = produce()
     handed: dict[str, list[tuple[str, Status]]] = defaultdict(list)
-    half = threading.Barrier(5)
+    half, killed = threading.Barrier(5), threading.Event()
 
     def work(user: str) -> None:
         for number in range(60):
             if number == 20:
                 half.wait()  # Redis is killed from here on
+            if number == 50:
+                assert killed.wait(300)  # and the last ones meet none
             turn, status = producer.hand_over(scope(user), f"turn {number}")
             handed[turn.scope.lane].append((turn.id, status))
 
@@ -123,6 +139,7 @@ def test_redis_killed_in_the_middle_loses_nothing_and_keeps_each_lanes_order(ser
         thread.start()
     half.wait()
     server.kill()
+    killed.set()
     for thread in threads:
         thread.join()
     assert producer.redis_is_down
@@ -133,7 +150,7 @@ def test_redis_killed_in_the_middle_loses_nothing_and_keeps_each_lanes_order(ser
     server.start()
     after, _ = producer.hand_over(scope("user-0"), "the last one")
     handed[after.scope.lane].append((after.id, Status.SPOOLED))
-    assert producer.flush(60)
+    assert producer.flush(300)
     assert producer.locate(spooled) is Status.QUEUED
 
     lanes = first_arrivals(turns_in(producer.stream))
@@ -165,16 +182,17 @@ def test_a_turn_handed_over_while_its_lane_is_drained_lines_up_behind(
 
     monkeypatch.setattr(producer.stream, "append", appending)
     server.start()
-    assert producer.flush(60)
+    assert producer.flush(300)
     assert between[1] is Status.SPOOLED
     assert [turn.number for turn in first_arrivals(turns_in(producer.stream))[scope().lane]] == [1, 2, 3, 4, 5, 6, 7]
 
 
 def test_only_the_thread_asks_for_a_redis_that_is_known_to_be_down(
-    server: RedisServer, produce: Make, monkeypatch: pytest.MonkeyPatch
+    server: RedisServer, produce: Make, hurry: Hurry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A Redis that hangs may hold up one caller once, not each caller every time."""
     producer = produce(retry_every=30)
+    hurry(producer.stream)
     asked: list[str] = []
     append = producer.stream.append
 
@@ -185,6 +203,7 @@ def test_only_the_thread_asks_for_a_redis_that_is_known_to_be_down(
     monkeypatch.setattr(producer.stream, "append", asking)
     os.kill(server.pid, signal.SIGSTOP)
     try:
+        eventually(lambda: stands(server.pid))
         assert producer.hand_over(scope(), "first")[1] is Status.SPOOLED
         assert producer.hand_over(scope("bob"), "second")[1] is Status.SPOOLED
         assert len(asked) == 1
@@ -192,22 +211,27 @@ def test_only_the_thread_asks_for_a_redis_that_is_known_to_be_down(
             producer.locate(TimeOrderedIds().new())
     finally:
         os.kill(server.pid, signal.SIGCONT)
-    assert producer.flush(60)
+    assert producer.flush(300)
     assert {turn.number for turn in turns_in(producer.stream)} == {1}
 
 
-def test_an_append_whose_answer_was_lost_is_one_turn_by_its_id(server: RedisServer, produce: Make) -> None:
+def test_an_append_whose_answer_was_lost_is_one_turn_by_its_id(server: RedisServer, produce: Make, hurry: Hurry) -> None:
     proxy = Proxy(server.port)
     try:
         producer = produce(proxy.url)
         first, _ = producer.hand_over(scope(), "first")
+        hurry(producer.stream)
+        eventually(lambda: answers(producer.stream))  # and so it is connected
         proxy.swallow = True
         second, status = producer.hand_over(scope(), "second")
         assert status is Status.SPOOLED
+        behind = TurnStream(server.url)
+        eventually(lambda: behind.find(second.id))  # it was sent; how long the proxy takes for it nobody knows
+        behind.close()
         third, status = producer.hand_over(scope(), "third")
         assert status is Status.SPOOLED
         proxy.swallow = False
-        assert producer.flush(60)
+        assert producer.flush(300)
         everything = turns_in(producer.stream)
         assert [turn.id for turn in everything].count(second.id) >= 2, "the lost answer was to an append that was made"
         (lane,) = first_arrivals(everything).values()
@@ -223,9 +247,9 @@ def test_a_full_redis_sends_turns_to_the_spool(tmp_path: Path) -> None:
         statuses = [producer.hand_over(scope(), "x" * 100_000)[1] for _ in range(60)]
         assert statuses[0] is Status.QUEUED
         assert statuses[-1] is Status.SPOOLED
-        with redis.Redis.from_url(server.url) as client:
+        with redis.Redis.from_url(server.url, socket_timeout=120) as client:
             client.config_set("maxmemory", 0)
-        assert producer.flush(60)
+        assert producer.flush(300)
         (lane,) = first_arrivals(turns_in(producer.stream)).values()
         assert [turn.number for turn in lane] == list(range(1, 61))
         producer.close()
@@ -281,7 +305,7 @@ def test_a_fork_in_the_middle_of_an_outage_leaves_each_its_own_spool(server: Red
     assert [each.owner_alive for each in producer.spool.status()] == [True, False], "the child ended without closing"
     second, _ = producer.hand_over(scope(), "parent 2")
     server.start()
-    assert producer.flush(60)
+    assert producer.flush(300)
     eventually(lambda: producer.counts.adopted == 1)
     assert {turn.id for turn in turns_in(producer.stream)} == {first.id, turn_id, second.id}
 
@@ -291,7 +315,7 @@ def test_a_closed_producer_takes_nothing_and_has_sent_what_it_could(server: Redi
     server.kill()
     turn, _ = producer.hand_over(scope(), "one")
     server.start()
-    producer.close(timeout=60)
+    producer.close(timeout=300)
     assert [found.id for found in turns_in(TurnStream(server.url))] == [turn.id]
     assert list(producer.spool.folder.iterdir()) == []
     with pytest.raises(Closed):
@@ -311,7 +335,7 @@ PRODUCER_PROCESS = textwrap.dedent(
     for number in range(20):
         turn, status = producer.hand_over(Scope.of("default", user_id="ann"), f"turn {number}")
         print(turn.id, status, flush=True)
-    time.sleep(60)
+    time.sleep(600)
     """
 )
 
@@ -380,5 +404,5 @@ def test_a_producer_that_is_forgotten_ends_its_thread(server: RedisServer, tmp_p
     thread = producer._thread
     producer.stream.close()
     del producer
-    thread.join(60)
+    thread.join(300)
     assert not thread.is_alive()

@@ -33,7 +33,7 @@ ANN = ScopeIds(user_id="ann")
 
 
 def weaviate_index(server: Reached, ledger: Ledger, *, prefix: str, space: Space = SPACE, **given: Any) -> WeaviateIndex:
-    plain: dict[str, Any] = {"read_timeout": 30.0} | given
+    plain: dict[str, Any] = {"timeout": 120.0, "read_timeout": 120.0} | given
     return WeaviateIndex(place_of(server.url, server.grpc_url, server.api_key), ledger, space, prefix=prefix, **plain)
 
 

@@ -17,10 +17,10 @@ ASKED = json.loads((Path(__file__).parents[2] / "fixtures" / "chinese_questions.
 @pytest.fixture(scope="module")
 def memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Memory]:
     """Every fact as it was said, of one user."""
-    with Memory(settings=load_settings(home=tmp_path_factory.mktemp("chinese"), search_deadline=30)) as opened:
+    with Memory(settings=load_settings(home=tmp_path_factory.mktemp("chinese"), search_deadline=240)) as opened:
         for name, text in ASKED["facts"].items():
             opened.add(text, user_id="zh", infer=False, metadata={"fact": name})
-        opened.flush(240)
+        opened.flush(300)
         yield opened
 
 

@@ -108,7 +108,7 @@ def test_t11_a_code_is_found_among_200_memories_by_its_words_alone(memline_home:
         for n in range(200):
             memory.add(f"We travelled to the harbour of town number{n} by train", user_id="ann", infer=False)
         memory.add("Ticket INC-48213 was escalated", user_id="ann", infer=False)
-        memory.flush(60)
+        memory.flush(300)
         found = memory.search("INC-48213", filters={"user_id": "ann"}, top_k=5, explain=True)
         nobodys = memory.search("INC-99999", filters={"user_id": "ann"}, top_k=5, threshold=0, explain=True)
     first = found["results"][0]
@@ -127,7 +127,7 @@ def test_memory_takes_a_threshold_between_0_and_1_of_the_final_score(memline_hom
     with Memory() as memory:
         for n in range(6):
             memory.add(f"Note {n}: the kettle is on shelf {n}", user_id="ann", infer=False)
-        memory.flush(60)
+        memory.flush(300)
         asked: dict[str, Any] = {"filters": {"user_id": "ann"}}
         every = memory.search("which shelf is the kettle on", threshold=0, **asked)["results"]
         assert len(every) == 6 and all(0 < item["score"] <= 1 for item in every)

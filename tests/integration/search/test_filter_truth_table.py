@@ -46,7 +46,7 @@ def memory(ledger_url: str, index_settings: dict[str, Any], tmp_path: Path) -> I
             for name, metadata in rows.items():
                 opened.add(f"Note {name}", user_id=user, infer=False, metadata=metadata, **options.get(name, {}))
         opened.add("Note elsewhere", user_id="w", infer=False, metadata=ROWS["r1"])
-        opened.flush(60)
+        opened.flush(300)
         yield opened
         if isinstance(index := opened._house.index, OfSpace):
             index.drop()
@@ -116,7 +116,7 @@ def test_ids_that_look_alike_are_different_people(memory: Memory, found: Found) 
     for user in people:
         for kind in ("movies", "food"):
             memory.add(f"Note {user} {kind}", user_id=user, infer=False, metadata={"category": kind})
-    memory.flush(60)
+    memory.flush(300)
     for user in people:
         assert found({"user_id": user, "category": "movies"}) == [f"{user} movies"]
         assert found({"user_id": user}) == [f"{user} food", f"{user} movies"]
@@ -156,7 +156,7 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Memory, di
             metadata = {"k": value, "m": other} | ({"when": value} if number % 3 else {}) | ({"deep": {"k": other}} if number % 2 else {})
             rows[f"Note {number}"] = {"user_id": "a", **metadata}
             memory.add(f"Note {number}", user_id="a", infer=False, metadata=metadata)
-        memory.flush(60)
+        memory.flush(300)
         yield memory, rows
 
 

@@ -19,7 +19,7 @@ def memory(memline_home: Path) -> Any:
         found.add("The kettle was bought in Oslo. " + "It whistles rather loudly in the morning. " * 30, user_id="ann", infer=False)
         found.add("水壶在厨房的架子上", user_id="ann", infer=False)
         found.add("A kettle needs descaling", user_id="ann", infer=False)
-        found.flush(60)
+        found.flush(300)
         yield found
 
 

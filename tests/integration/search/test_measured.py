@@ -53,7 +53,7 @@ def listening() -> Iterator[Said]:
 @pytest.fixture
 def memory(tmp_path: Path, embedder: TrigramEmbedder) -> Iterator[Memory]:
     with Memory(settings=load_settings(home=tmp_path), embedder=embedder, extractor=LineExtractor()) as found:
-        found.add("Ann likes tea", user_id="ann", wait=True)
+        found.add("Ann likes tea", user_id="ann", wait=True, timeout=240)
         yield found
 
 

@@ -18,7 +18,7 @@ from memline.search.index.embedded import EmbeddedIndex
 from memline.search.index.port import Nominee
 from memline.search.results import SearchResult
 from memline.search.weights import DEFAULT
-from tests.integration.search.world import HURRIED, AwayIndex, World, standing
+from tests.integration.search.world import AwayIndex, World, standing
 from tests.parts import TrigramEmbedder
 
 SAID = ["User likes green tea", "User works at Fabrikam", "Ticket INC-48213 was escalated", "User has a dog named Poppy"]
@@ -71,9 +71,9 @@ def test_an_embedder_that_hangs_is_waited_for_until_the_deadline(world: World) -
     hold = threading.Event()
 
     def hang(_texts: Sequence[str]) -> None:
-        hold.wait(30)
+        hold.wait(300)
 
-    searcher = world.search_with(embedder=TrigramEmbedder(paid=True, fail=hang), deadline=HURRIED)
+    searcher = world.hurried(embedder=TrigramEmbedder(paid=True, fail=hang))
     found = world.find("green tea", searcher=searcher)
     hold.set()
     assert found.results[0].row.text == "User likes green tea" and found.missing == ("embedder",)
@@ -113,8 +113,8 @@ def test_a_vector_of_another_dimension_is_told_and_not_compared(world: World) ->
 
 
 def test_after_the_deadline_no_leg_goes_deeper(world: World) -> None:
-    ticks = iter(range(0, 1_000_000, 100))
-    searcher = world.search_with(deadline=50.0, timer=lambda: float(next(ticks)))
+    ticks = iter(range(0, 10_000_000, 1_000))
+    searcher = world.search_with(deadline=500.0, timer=lambda: float(next(ticks)))
     found = world.find("green tea", searcher=searcher)
     assert found.results[0].row.text == "User likes green tea"
 
@@ -173,16 +173,23 @@ def test_a_remote_index_that_answers_is_used(world: World) -> None:
 
 
 def test_a_remote_index_that_hangs_costs_its_share_once(world: World) -> None:
-    over = threading.Event()
-    index = RemoteIndex(world, lambda answer: over.wait(30) and answer)
-    searcher = world.search_with(index=index, deadline=HURRIED, timer=standing)
+    over, asked = threading.Event(), threading.Event()
+
+    def hang(answer: Any) -> Any:
+        asked.set()
+        over.wait(300)
+        return answer
+
+    index = RemoteIndex(world, hang)
+    searcher = world.hurried(index=index, timer=standing)
     try:
         for question in (*QUESTIONS, *QUESTIONS):
             found = world.find(question, threshold=0, searcher=searcher)
             assert found.missing == ("index",) and same(found, world.find(question, threshold=0))
     finally:
         over.set()
-    assert index.asked == 1 and "did not answer" in found.warnings[0] and "ledger" in found.warnings[0]
+    assert asked.wait(120) and index.asked == 1
+    assert "did not answer" in found.warnings[0] and "ledger" in found.warnings[0]
 
 
 def test_a_remote_index_that_is_back_is_asked_again_after_its_rest(world: World) -> None:
@@ -198,15 +205,15 @@ def test_a_remote_index_that_is_back_is_asked_again_after_its_rest(world: World)
 
 def test_searches_at_the_same_time_lose_so_many_threads_to_an_index_that_hangs_and_no_more(world: World) -> None:
     over = threading.Event()
-    index = RemoteIndex(world, lambda answer: over.wait(30) and answer)
-    searcher = world.search_with(index=index, deadline=HURRIED, timer=standing)
+    index = RemoteIndex(world, lambda answer: over.wait(300) and answer)
+    searcher = world.hurried(index=index, timer=standing)
     found: list[SearchResult] = []
     threads = [threading.Thread(target=lambda: found.append(world.find("green tea", searcher=searcher))) for _ in range(12)]
     try:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(60)
+            thread.join(300)
         for _ in range(20):
             found.append(world.find("green tea", searcher=searcher))
     finally:

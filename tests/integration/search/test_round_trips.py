@@ -12,7 +12,7 @@ from memline.ledger.session import Ledger
 from memline.search import gather as gather_module
 from memline.search.gather import MOST_STATEMENTS, STATEMENTS_A_ROUND
 from memline.search.index.embedded import EmbeddedIndex
-from tests.integration.search.world import World, statements
+from tests.integration.search.world import World, standing, statements
 from tests.parts import START
 
 ASKED = "When did Poppy drink tea in cup 7"
@@ -48,7 +48,7 @@ class CountingIndex(EmbeddedIndex):
 def world(ledger: Ledger, tmp_path: Path) -> World:
     found = World(ledger, tmp_path)
     found.index = CountingIndex(found.store, ledger)
-    found.searcher = found.search_with()
+    found.searcher = found.search_with(timer=standing)  # weights that were read are read again when they are some seconds old
     return found
 
 

@@ -18,20 +18,31 @@ from memline.contracts.filters import parse
 from memline.contracts.turn import Message, Turn
 from memline.ledger.schema import memories
 from memline.ledger.session import Ledger
+from memline.search.guard import Guard
 from memline.search.index.embedded import EmbeddedIndex
 from memline.search.results import SearchResult
 from memline.search.searcher import Searcher
 from tests.parts import START, HandClock, TrigramEmbedder, WordAnalyser, accept, make_parts, make_relay, make_turn, run_all
 
-__all__ = ["HURRIED", "AwayIndex", "World", "standing", "statements"]
+__all__ = ["HURRIED", "PATIENT", "AwayIndex", "World", "standing", "statements"]
 
-#: Seconds that a search takes at most which waits for a part that hangs: what answers, on a slow machine too, does so in its share of it.
+#: Seconds that a search takes at most which waits for a part that hangs (`World.hurried`).
 HURRIED = 6.0
+#: Seconds that one takes at most in which nothing hangs: a slow machine is no part that is down.
+PATIENT = 240.0
 
 
 def standing() -> float:
-    """A timer that stands: a part that did not answer is left alone for as long as the test lasts, however slow the machine."""
+    """A timer that stands: a part that did not answer is left alone, and what was read stays fresh, as long as the test lasts, however slow
+    the machine."""
     return 100.0
+
+
+class _Patient(Guard):
+    """Waits for a part that does not hang as long as a slow machine takes."""
+
+    def call(self, function: Any, seconds: float, *, rests_on: Any = ()) -> Any:
+        return super().call(function, max(seconds, PATIENT), rests_on=rests_on)
 
 
 class World:
@@ -51,8 +62,14 @@ class World:
     def search_with(self, **given: Any) -> Searcher:
         """Another searcher on the same ledger; what is not given is as in this world."""
         plain = {"index": self.index, "analyser": self.analyser, "embedder": self.embedder, "clock": self.clock}
-        plain |= {"deadline": 30.0} | given  # a slow machine is no part that is down
+        plain |= {"deadline": PATIENT} | given
         return Searcher(self.ledger, **plain)
+
+    def hurried(self, **given: Any) -> Searcher:
+        """One that waits for a part that hangs, and not for long; the ledger, which answers, has the time that it takes."""
+        searcher = self.search_with(deadline=HURRIED, **given)
+        searcher._ledger_guard = _Patient("The ledger", rest=0)
+        return searcher
 
     def say(self, text: str | Sequence[str], *, relay: bool = True, name: str | None = None, **options: Any) -> list[str]:
         """One turn; ids of the memories it became. *name*: of the speaker, verbatim."""

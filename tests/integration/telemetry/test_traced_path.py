@@ -76,7 +76,7 @@ def test_a_deletion_inside_a_trace_is_followed_to_the_index(kept: InMemorySpanEx
 def test_the_engine_of_one_process_traces_as_workers_do(kept: InMemorySpanExporter, memline_home: Path) -> None:
     with Memory() as memory:
         with tracing.span("the application", parent=FAR):
-            memory.add("I like green tea.", user_id="ann", infer=False, wait=True)
+            memory.add("I like green tea.", user_id="ann", infer=False, wait=True, timeout=240)
         assert len(memory.search("tea", filters={"user_id": "ann"})["results"]) == 1
     of_the_turn = {span.name for span in kept.get_finished_spans() if span.context is not None and span.context.trace_id == 7}
     assert {"memline add", "memline index write", *STAGES} <= of_the_turn

@@ -28,9 +28,19 @@ TEXT, QUESTION, REPLY = "canarytext-zebra", "canaryquestion-zebra", "canaryreply
 KEY, REDIS_PASSWORD, SQL_PASSWORD = "canarykey-zebra", "canaryredis-zebra", "canarysql-zebra"
 STAGES = ["extract", "embed", "dedup", "persist", "link", "save"]
 
+#: Seconds for what a slow machine may take its time for.
+LONG = 240
+
 #: An application of its own, with a trace around what it does. Arguments: what to do.
 APPLICATION = f"""
 import sys
+import memline.telemetry.sentry
+import memline.telemetry.tracing
+import redis
+memline.telemetry.sentry.open_sentry.__kwdefaults__["timeout"] = 120.0  # a slow machine is no Sentry, collector or Redis that is away
+memline.telemetry.tracing._LAST = 120.0
+plain = redis.Redis.from_url
+redis.Redis.from_url = lambda url, **given: plain(url, **given | {{"socket_timeout": 120, "socket_connect_timeout": 120}})
 from opentelemetry.sdk.trace import TracerProvider
 from memline import Memory
 tracer = TracerProvider().get_tracer("application")
@@ -40,7 +50,7 @@ with Memory() as memory:
             receipt = memory.add(sys.argv[2], user_id="ann")
             print(receipt.id, format(span.get_span_context().trace_id, "032x"), format(span.get_span_context().span_id, "016x"))
         if len(sys.argv) > 3:
-            receipt.wait(120)
+            receipt.wait(240)
             print(len(memory.search("{QUESTION}", filters={{"user_id": "ann"}})["results"]))
     else:
         try:
@@ -64,7 +74,7 @@ class World:
     def application(self, *arguments: str) -> list[str]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("MEMLINE_", "OPENAI_"))}
         done = subprocess.run(
-            [sys.executable, "-c", APPLICATION, *arguments], env=kept | self.variables, capture_output=True, text=True, timeout=240
+            [sys.executable, "-c", APPLICATION, *arguments], env=kept | self.variables, capture_output=True, text=True, timeout=600
         )
         assert done.returncode == 0, done.stderr
         return done.stdout.split()
@@ -121,6 +131,7 @@ def story(
             "MEMLINE_OTLP_ENDPOINT": collector.endpoint,
             "MEMLINE_LOG_FORMAT": "json",
             "MEMLINE_SEARCH_DEADLINE": "30",
+            "MEMLINE_STOP_WITHIN": "110",
             "OTEL_BSP_SCHEDULE_DELAY": "200",
         }
         with Worker(variables, "--log-level", "DEBUG", "--pool", request.param, "--concurrency", "2") as worker:
@@ -137,18 +148,22 @@ def tell(world: World) -> Story:
     job, trace, request, results = world.application("add", f"I keep {TEXT} in a hive.", "wait")
     world.simulator.script(Step(status=401))
     refused, refused_trace, _ = world.application("add", f"I keep {TEXT} elsewhere.")
-    sentry.wait_until(lambda: world.event("job", refused) is not None)
+    assert sentry.wait_until(lambda: world.event("job", refused) is not None, LONG)
     world.simulator.script(*[f"no JSON but {REPLY}"] * 3)
     unreadable, _, _ = world.application("add", f"I keep {TEXT} twice.")
-    sentry.wait_until(lambda: world.event("job", unreadable) is not None)
-    world.collector.wait_until(lambda: "memline index write" in {span.name for span in world.spans(trace)})
+    assert sentry.wait_until(lambda: world.event("job", unreadable) is not None, LONG)
+    told = {f"memline {name}" for name in ("add", "accept", *STAGES, "index write", "ask model", "ask embedder")}
+    assert world.collector.wait_until(lambda: told <= {span.name for span in world.spans(trace)}, LONG)
+    assert world.collector.wait_until(lambda: "memline extract" in {span.name for span in world.spans(refused_trace)}, LONG)
+    loops = {f"memline-{name}" for name in ("accept", "relay", "sweep", "prune", "expire", "reconcile")}
+    assert sentry.wait_until(lambda: loops <= {each["monitor_slug"] for each in sentry.items("check_in")}, LONG)  # before they fail
     world.rename(("leases", "leases_away"), ("memories", "memories_away"))
     app = make_app(world.variables["MEMLINE_REDIS_URL"], prefix=world.variables["MEMLINE_REDIS_PREFIX"])
     app.signature("memline.extract", args=("lease-zebra", 1), immutable=True).apply_async(retry=False)
     app.close()
     (search_error,) = world.application("search")
     wanted = [("where", "loop sweep"), ("lease", "lease-zebra"), ("where", "search")]
-    sentry.wait_until(lambda: all(world.event(*tag) is not None for tag in wanted))
+    assert sentry.wait_until(lambda: all(world.event(*tag) is not None for tag in wanted), LONG)
     world.rename(("leases_away", "leases"), ("memories_away", "memories"))
     world.worker.stop()  # what was waiting to be sent is sent
     return Story(world, job, trace, request, int(results), refused, refused_trace, unreadable, search_error)

@@ -26,7 +26,7 @@ from tests.parts import HandClock, make_parts, make_turn, table
 
 @pytest.fixture
 def stream(redis_url: str) -> Iterator[TurnStream]:
-    opened = TurnStream(redis_url)
+    opened = TurnStream(redis_url, connect_timeout=120, socket_timeout=120)  # a Redis that stands still for seconds is slow, not away
     opened.ensure_group()
     yield opened
     opened.close()
@@ -34,7 +34,7 @@ def stream(redis_url: str) -> Iterator[TurnStream]:
 
 @pytest.fixture
 def client(redis_url: str) -> Iterator[redis.Redis]:
-    with redis.Redis.from_url(redis_url) as opened:
+    with redis.Redis.from_url(redis_url, socket_timeout=120) as opened:
         yield opened
 
 
@@ -155,7 +155,7 @@ def test_an_entry_of_a_newer_memline_is_left_for_a_newer_worker(parts: Parts, st
     assert (stream.length(), stream.pending_count()) == (1, 1)
 
 
-def until(parts: Parts, done: Callable[[], bool], seconds: float = 60) -> None:
+def until(parts: Parts, done: Callable[[], bool], seconds: float = 300) -> None:
     """Waits for *done*; idle entries are claimed only after a sixth of order_wait, by Redis's time and by the clock."""
     deadline = time.monotonic() + seconds
     clock = parts.clock

@@ -104,9 +104,9 @@ def test_a_loop_says_how_each_round_ended() -> None:
     loop = Loop("some", work, idle=0.01)
     loop.ended = lambda error: said.append(None if error is None else type(error))
     loop.start()
-    assert enough.wait(30)
+    assert enough.wait(300)
     loop.stop()
-    assert loop.join(30)
+    assert loop.join(300)
     assert said[:4] == [None, ServiceUnavailable, None, None]
 
 
@@ -118,7 +118,7 @@ def test_an_engine_beats_by_its_own_thread_and_takes_its_row_along(ledger: Ledge
     engine = Engine(parts, Relay(ledger, parts.index, clock, parts.ids), pulse=pulse)
     clock.advance(11)
     engine.start()
-    for _ in range(3000):
+    for _ in range(30_000):
         with ledger.read() as connection:
             found = read_beats(connection)
         if found:
@@ -126,6 +126,6 @@ def test_an_engine_beats_by_its_own_thread_and_takes_its_row_along(ledger: Ledge
         engine.wake()
         threading.Event().wait(0.01)
     assert [(beat.loop, beat.works(clock.now())) for beat in found] == [("engine", True)]
-    engine.stop(60)
+    engine.stop(300)
     with ledger.read() as connection:
         assert read_beats(connection) == []

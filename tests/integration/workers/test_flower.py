@@ -12,7 +12,7 @@ import time
 import urllib.error
 import urllib.request
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -57,18 +57,28 @@ def fetch(port: int, path: str, password: str | None) -> str:
     request = urllib.request.Request(f"http://127.0.0.1:{port}{path}")
     if password is not None:
         request.add_header("Authorization", "Basic " + base64.b64encode(f"memline:{password}".encode()).decode())
-    with urllib.request.urlopen(request, timeout=20) as answer:
+    with urllib.request.urlopen(request, timeout=120) as answer:
         found: str = answer.read().decode()
         return found
 
 
-def chains(port: int, password: str) -> dict[str, Any]:
-    """The tasks, once every chain that began has gone through all six stages; what there is after a while where one has not."""
-    deadline = time.monotonic() + 90
+def listens(port: int, password: str) -> None:
+    """Waits until Flower has heard of a worker: what happened before it listens it never learns."""
+    deadline = time.monotonic() + 300
+    while not json.loads(fetch(port, "/workers?json=1", password))["data"]:
+        assert time.monotonic() < deadline, "Flower hears of no worker"
+        time.sleep(0.1)
+
+
+def chains(port: int, password: str, jobs: Sequence[str]) -> dict[str, Any]:
+    """The tasks, once every chain of *jobs* has gone through all six stages; what there is after a while where one has not."""
+    deadline = time.monotonic() + 300
     while True:
         found: dict[str, Any] = json.loads(fetch(port, "/api/tasks", password))
-        through = Counter(task["root_id"] for task in found.values() if task["state"] == "SUCCESS")
-        if (through and min(through.values()) >= len(STAGES)) or time.monotonic() > deadline:
+        ran = [task for task in found.values() if task["state"] == "SUCCESS"]
+        through = Counter(task["root_id"] for task in ran)
+        begun = all(any(job in (task["kwargs"] or "") for task in ran) for job in jobs)
+        if (begun and through and min(through.values()) >= len(STAGES)) or time.monotonic() > deadline:
             return found
         time.sleep(0.1)
 
@@ -85,10 +95,12 @@ def test_flower_shows_the_six_stages_with_ids_and_nothing_that_was_said(
                     fetch(port, "/api/tasks", wrong)
                 assert refused.value.code == 401
                 refused.value.close()
+            listens(port, "open sesame")
             receipts = [memory.add(SAID, user_id=f"user-{number}", idempotency_key=f"key-{number}") for number in range(3)]
             for receipt in receipts:
-                assert receipt.wait(90).status is Status.SEARCHABLE
-            found = chains(port, "open sesame")
+                assert receipt.wait(300).status is Status.SEARCHABLE
+            ids = [receipt.id for receipt in receipts]
+            found = chains(port, "open sesame", ids)
             ran = [task for task in found.values() if task["state"] == "SUCCESS"]
             assert {task["name"] for task in ran} == {task_name(stage) for stage in STAGES}
             assert set(Counter(task["root_id"] for task in ran).values()) == {len(STAGES)}  # a chain hangs together
@@ -101,9 +113,9 @@ def test_flower_shows_the_six_stages_with_ids_and_nothing_that_was_said(
             assert all(word not in page for page in pages for word in ("zanzibar", "Kyoto", "key-1"))
             assert "memline.persist" in pages[3]
             process.send_signal(signal.SIGTERM)
-            assert process.wait(60) == 0
+            assert process.wait(300) == 0
         with flower(stack.variables, port):  # and it still knows after a restart
-            assert set(found) <= set(chains(port, "open sesame"))
+            assert set(found) <= set(chains(port, "open sesame", ids))
 
 
 def test_without_a_password_one_is_drawn_and_told(tmp_path: Path, redis_server: RedisServer) -> None:
@@ -122,7 +134,7 @@ def test_a_port_that_is_taken_is_told_in_one_line(tmp_path: Path, redis_server: 
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("MEMLINE_", "OPENAI_", "FLOWER_"))}
     variables = {"MEMLINE_HOME": str(tmp_path), "MEMLINE_REDIS_URL": redis_server.url, "MEMLINE_FLOWER_PASSWORD": "a"}
     command = [sys.executable, "-m", "memline", "flower", "--port", taken]
-    done = subprocess.run(command, env=kept | variables, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, env=kept | variables, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
     assert line.startswith(f"Error: Flower can't listen at 127.0.0.1:{taken} (") and "--port" in line

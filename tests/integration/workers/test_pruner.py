@@ -18,15 +18,19 @@ from memline.errors import UnknownReceipt
 from memline.ledger.counters import read_counters
 from memline.ledger.schema import jobs
 from memline.settings import load_settings
-from tests.integration.path.stacks import celery_stack, engine_stack
+from tests.integration.path.stacks import PATIENT, be_patient, celery_stack, engine_stack
 from tests.parts import HandClock
 from tests.services import PostgresServer, RedisServer
 
 #: A retention of a second, so that a test sees it pass.
-SOON = {"MEMLINE_PRUNE_EVERY": "0.3", "MEMLINE_KEEP_PAYLOADS": str(1 / 86400), "MEMLINE_EMBEDDER": "tests.chaos.small_parts:SmallEmbedder"}
+SOON = PATIENT | {
+    "MEMLINE_PRUNE_EVERY": "0.3",
+    "MEMLINE_KEEP_PAYLOADS": str(1 / 86400),
+    "MEMLINE_EMBEDDER": "tests.chaos.small_parts:SmallEmbedder",
+}
 
 
-def eventually(holds: Callable[[], bool], timeout: float = 90) -> None:
+def eventually(holds: Callable[[], bool], timeout: float = 300) -> None:
     deadline = time.monotonic() + timeout
     while not holds():
         assert time.monotonic() < deadline, "it did not happen"
@@ -40,7 +44,7 @@ def stripped(house: House) -> bool:
 
 def test_a_worker_prunes_beside_its_sweep(tmp_path: Path, redis_server: RedisServer, postgres_server: PostgresServer) -> None:
     with celery_stack(tmp_path, redis_server, postgres_server, **SOON) as stack, stack.memory() as memory:
-        memory.add("I bought lamp number 7.", user_id="ann").wait(90)
+        memory.add("I bought lamp number 7.", user_id="ann").wait(300)
         house = House(stack.settings())
         eventually(lambda: stripped(house))
         with house.ledger.read() as connection:
@@ -51,7 +55,7 @@ def test_a_worker_prunes_beside_its_sweep(tmp_path: Path, redis_server: RedisSer
 
 def test_the_engine_prunes_on_its_thread(tmp_path: Path) -> None:
     with engine_stack(tmp_path, **SOON) as stack, stack.memory() as memory:
-        memory.add("I bought lamp number 7.", user_id="ann").wait(90)
+        memory.add("I bought lamp number 7.", user_id="ann").wait(300)
         eventually(lambda: stripped(memory._house))
 
 
@@ -60,6 +64,7 @@ def test_a_receipt_older_than_the_jobs_that_are_kept_is_unknown_and_not_lost(tmp
     now = SystemClock().now()
     old, lost = (TimeOrderedIds(HandClock(now - timedelta(days=days))).new() for days in (91, 89))
     with Memory(settings=settings) as memory:
+        be_patient(memory)
         with pytest.raises(UnknownReceipt, match="MEMLINE_KEEP_JOBS"):
             memory.receipt(old)
         assert memory.receipt(lost).status is Status.LOST

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+import redis
 
 from memline.language.analysis import TextAnalyser
 
@@ -13,5 +15,24 @@ from memline.language.analysis import TextAnalyser
 def light(memline_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty home folder; an embedder that costs nothing to load, and terms by rules: these tests are not about models."""
     monkeypatch.setenv("MEMLINE_EMBEDDER", "tests.unit.cli.parts:Tiny")
+    monkeypatch.setenv("MEMLINE_EXIT_DRAIN", "120")  # what a command began is done when the next one looks, on a slow machine too
     monkeypatch.setattr(TextAnalyser, "_load", lambda _self: None)
     return memline_home
+
+
+@pytest.fixture
+def patient(memline_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands of this process wait for Redis: a slow machine is no Redis that is away."""
+    plain = redis.Redis.from_url
+
+    def patient(url: str, **options: Any) -> Any:
+        return plain(url, **options | {"socket_timeout": 120, "socket_connect_timeout": 120})
+
+    monkeypatch.setattr(redis.Redis, "from_url", patient)
+
+
+@pytest.fixture
+def patient_redis(patient: None, redis_url: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The URL of the session's Redis, which is set, and waited for."""
+    monkeypatch.setenv("MEMLINE_REDIS_URL", redis_url)
+    return redis_url

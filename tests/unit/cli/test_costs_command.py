@@ -17,6 +17,7 @@ def simulator(memline_home: object, monkeypatch: pytest.MonkeyPatch) -> Iterator
         monkeypatch.setenv("MEMLINE_OPENAI_BASE_URL", found.url)
         monkeypatch.setenv("MEMLINE_OPENAI_API_KEY", "anything")
         monkeypatch.setenv("MEMLINE_EMBEDDING_DIMENSION", "32")
+        monkeypatch.setenv("MEMLINE_EXIT_DRAIN", "120")
         yield found
 
 

@@ -135,8 +135,8 @@ def test_redis_that_is_away_is_bad(memline_home: Path, monkeypatch: pytest.Monke
     assert "does not answer" in result.stdout and "hidden" not in result.output
 
 
-def test_redis_without_a_worker_is_told(memline_home: Path, redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MEMLINE_REDIS_URL", redis_url)
+@pytest.mark.usefixtures("patient_redis")
+def test_redis_without_a_worker_is_told() -> None:
     found = memline_json("doctor")
     assert part(found, "redis")["state"] == "ok" and "noeviction" in part(found, "redis")["detail"]
     assert part(found, "workers")["state"] == "warn" and "memline worker" in part(found, "workers")["hint"]
@@ -144,6 +144,7 @@ def test_redis_without_a_worker_is_told(memline_home: Path, redis_url: str, monk
 
 
 @pytest.mark.services
+@pytest.mark.usefixtures("patient")
 def test_redis_that_evicts_is_bad_with_both_values_and_no_worker_starts_on_it(memline_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with RedisServer(policy="allkeys-lru") as server:
         monkeypatch.setenv("MEMLINE_REDIS_URL", server.url)

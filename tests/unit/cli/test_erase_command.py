@@ -16,6 +16,7 @@ EMBEDDER = "tests.chaos.small_parts:SmallEmbedder"
 @pytest.fixture
 def home(memline_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("MEMLINE_EMBEDDER", EMBEDDER)
+    monkeypatch.setenv("MEMLINE_EXIT_DRAIN", "120")
     run("add", "I like green tea very much.", "-u", "mei-the-erased", "--no-infer")
     return memline_home
 

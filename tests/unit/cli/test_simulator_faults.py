@@ -119,7 +119,7 @@ def test_a_limit_takes_so_many_a_minute_and_tells_what_is_left() -> None:
 
 
 def test_what_is_over_the_limit_is_429_with_its_wait() -> None:
-    with Simulator(limit=MinuteLimit(requests=1)) as simulator:
+    with Simulator(limit=MinuteLimit(requests=1, clock=lambda: 100.0)) as simulator:  # no minute ends meanwhile
         chat = chat_of(simulator)
         chat.complete(ASK)
         chat.close()

@@ -65,11 +65,10 @@ def test_redis_that_does_not_answer_leaves_the_spool_as_it_is(spools: Path, monk
 
 
 @pytest.mark.usefixtures("spools")
-def test_what_a_process_left_is_sent_and_a_living_one_keeps_its_own(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MEMLINE_REDIS_URL", redis_url)
+def test_what_a_process_left_is_sent_and_a_living_one_keeps_its_own(patient_redis: str) -> None:
     found = memline_json("spool", "send")
     assert (found["sent"], found["left"]) == (3, 1)
-    stream = TurnStream(redis_url)
+    stream = TurnStream(patient_redis)
     assert stream.length() == 3
     stream.close()
     again = memline("spool", "send")

@@ -43,7 +43,7 @@ def serving(answer: Callable[[str, dict[str, Any]], Reply]) -> Iterator[Server]:
             state.requests.append((self.path, body))
             reply = state.answer(self.path, body)
             if reply.wait_for is not None:
-                reply.wait_for.wait(10)
+                reply.wait_for.wait(300)
             raw = reply.body if isinstance(reply.body, bytes) else json.dumps(reply.body).encode()
             try:
                 self.send_response(reply.status)

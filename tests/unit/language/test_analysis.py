@@ -138,10 +138,10 @@ def test_a_forked_child_analyses_also_when_the_parent_was_busy() -> None:
         child = context.Process(target=lambda: sending.send(analyser.analyse([PROSE])))
         child.start()
     try:
-        assert receiving.poll(60)
+        assert receiving.poll(300)
         assert receiving.recv() == wanted
     finally:
-        child.join(60)
+        child.join(300)
         receiving.close()
         sending.close()
     assert child.exitcode == 0

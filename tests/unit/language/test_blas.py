@@ -49,12 +49,12 @@ def test_blocks_of_two_threads_that_overlap_leave_what_was_before_both() -> None
     def second() -> None:
         with one_blas_thread():
             inside.set()
-            first_is_out.wait(30)
+            first_is_out.wait(300)
 
     other = threading.Thread(target=second)
     with one_blas_thread():
         other.start()
-        assert inside.wait(30)
+        assert inside.wait(300)
     assert threads() == {1}
     first_is_out.set()
     other.join()

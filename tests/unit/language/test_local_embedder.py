@@ -93,7 +93,7 @@ def test_a_forked_child_embeds_the_same(loaded: bool) -> None:
         "found = np.frombuffer(os.read(reading, 4096), dtype=np.float32)\n"
         "assert status == 0 and np.allclose(found, embedder.embed(['a text of the child'])[0], atol=1e-6)"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
 
 

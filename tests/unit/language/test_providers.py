@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 
@@ -17,7 +18,7 @@ SECRET_TEXT = "my passport number is X1234567"
 SECRET_KEY = "sk-very-secret"
 
 
-def raised(reply: Reply, timeout: float = 10.0) -> ProviderError:
+def raised(reply: Reply, timeout: float = 120.0) -> ProviderError:
     with serving(lambda path, body: reply) as server:
         embedder = OpenAIEmbedder("a-model", 3, SECRET_KEY, server.base_url, timeout=timeout)
         try:
@@ -27,6 +28,10 @@ def raised(reply: Reply, timeout: float = 10.0) -> ProviderError:
             if reply.wait_for is not None:
                 reply.wait_for.set()
             embedder.close()
+        deadline = time.monotonic() + 300
+        while not server.requests:  # the server may come to read it after its client has given up
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
         assert len(server.requests) == 1, "a call is never repeated by the client"
         said = str(caught.value)
         assert SECRET_TEXT not in said and "X1234567" not in said and SECRET_KEY not in said

@@ -113,11 +113,12 @@ def test_what_nothing_replaces_is_never_left_alone(timer: Timer, hang: Callable[
 
 def test_calls_that_hang_take_so_many_threads_and_no_more(timer: Timer, hang: Callable[[], str]) -> None:
     guard = Guard("The part", rest=0, most=3, timer=timer)
-    before = threading.active_count()
+    before = set(threading.enumerate())
     for _ in range(8):
         with pytest.raises(ServiceUnavailable):
             guard.call(hang, 0.01)
-    assert guard.on_their_way == 3 and threading.active_count() <= before + 3
+    started = [thread for thread in threading.enumerate() if thread not in before and thread.name == "memline-search-call"]
+    assert guard.on_their_way == len(started) == 3
     with pytest.raises(ServiceUnavailable):
         guard.call(answer, 0.01)
 

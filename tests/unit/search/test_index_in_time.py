@@ -58,7 +58,7 @@ class Index:
     def nearest(self, *_given: Any, **_options: Any) -> Any:
         self.asked += 1
         if self.hang is not None:
-            self.hang.wait(30)
+            self.hang.wait(300)
         return self.answer
 
     matching = nearest_any = nearest

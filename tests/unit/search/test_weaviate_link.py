@@ -36,7 +36,7 @@ def test_another_service_at_its_place_is_a_weaviate_that_does_not_answer(answer:
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:
-        link = Link(place_of(f"http://127.0.0.1:{server.server_address[1]}", "50999"), timeout=10)
+        link = Link(place_of(f"http://127.0.0.1:{server.server_address[1]}", "50999"), timeout=120)
         with pytest.raises(ServiceUnavailable, match="MEMLINE_WEAVIATE_URL"):
             ensure(link, "Memline", Space("a", 8))
     finally:

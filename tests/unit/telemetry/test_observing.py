@@ -87,7 +87,7 @@ def test_without_the_extra_memline_works_and_a_setting_that_needs_it_says_so(mem
         from memline.errors import MissingPackage
         from memline.settings import load_settings
         with Memory() as memory:
-            assert memory.add("I live in Rome.", user_id="ann", infer=False, wait=True)["results"]
+            assert memory.add("I live in Rome.", user_id="ann", infer=False, wait=True, timeout=240)["results"]
         for asked in ({"sentry_dsn": "http://key@127.0.0.1:9/1"}, {"tracing": "on"}, {"otlp_endpoint": "http://127.0.0.1:9"}):
             try:
                 Memory(settings=load_settings(**asked))

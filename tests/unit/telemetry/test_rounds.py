@@ -41,11 +41,13 @@ def heard() -> Iterator[Heard]:
     incidents.use(None)
 
 
-def run(work: Callable[[], int], until: threading.Event) -> None:
+def run(work: Callable[[], int], until: threading.Event) -> Loop:
+    """A loop that was told to end; it may still be telling of its round."""
     loop = Loop("sweep", work, idle=60)
     loop.start()
-    assert until.wait(60)
+    assert until.wait(120)
     loop.stop()
+    return loop
 
 
 def test_a_round_is_heard_of_with_the_loops_name_and_rest_and_knows_what_it_is_about(heard: Heard) -> None:
@@ -55,7 +57,7 @@ def test_a_round_is_heard_of_with_the_loops_name_and_rest_and_knows_what_it_is_a
         about.append(dict(at_hand()))
         return 0
 
-    run(work, heard.news)
+    assert run(work, heard.news).join(120)
     assert heard.rounds[0] == ("sweep", 60, None)
     assert about[0] == {"loop": "sweep"}
 
@@ -64,7 +66,7 @@ def test_a_round_that_fails_is_heard_of_with_its_error(heard: Heard) -> None:
     def work() -> int:
         raise RuntimeError("a text")
 
-    run(work, heard.news)
+    assert run(work, heard.news).join(120)  # the round is told before what broke it
     assert heard.rounds[0] == ("sweep", 60, "RuntimeError")
     assert heard.broken[0] == "loop sweep: RuntimeError"
 
@@ -74,10 +76,10 @@ def test_a_loop_that_hangs_is_not_heard_of(heard: Heard) -> None:
 
     def work() -> int:
         begun.set()
-        free.wait(120)
+        free.wait(600)
         return 0
 
-    run(work, begun)
+    loop = run(work, begun)
     assert heard.rounds == []
     free.set()
-    assert heard.news.wait(60)
+    assert heard.news.wait(120) and loop.join(120)

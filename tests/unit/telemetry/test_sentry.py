@@ -243,7 +243,8 @@ def test_who_tells_of_a_failure_does_not_fail_by_telling(
     monkeypatch.setattr(client, "capture_event", broken)
     sentry.job_failed(failed())
     sentry.round_ended("sweep", every=1, seconds=1, error=None)
-    assert [record.getMessage() for record in caplog.records] == ["Sentry could not be told: ValueError"] * 3
+    ours = [record.getMessage() for record in caplog.records if record.name == "memline.sentry"]  # a client of before may still complain
+    assert ours == ["Sentry could not be told: ValueError"] * 3
     assert client.events == []
 
 

@@ -25,7 +25,7 @@ def scored(*pairs: tuple[Any, Any]) -> Reply:
 def test_it_asks_in_the_shape_that_servers_share_and_reads_scores_by_place() -> None:
     with serving(lambda _path, _body: scored((2, 0.9), (0, -1.5))) as server:
         reranker = HttpReranker(f"{server.base_url}/rerank", "rank-1", "secret-key")
-        assert reranker.rerank("what is white", DOCUMENTS, timeout=10) == {2: 0.9, 0: -1.5}
+        assert reranker.rerank("what is white", DOCUMENTS, timeout=120) == {2: 0.9, 0: -1.5}
         assert reranker.name == "http/rank-1"
         reranker.close()
     assert server.requests == [
@@ -36,7 +36,7 @@ def test_it_asks_in_the_shape_that_servers_share_and_reads_scores_by_place() -> 
 def test_a_server_with_one_model_is_told_none() -> None:
     with serving(lambda _path, _body: scored((0, 1))) as server:
         reranker = HttpReranker(f"{server.base_url}/rerank")
-        assert reranker.rerank("q", ["d"], timeout=10) == {0: 1.0}
+        assert reranker.rerank("q", ["d"], timeout=120) == {0: 1.0}
         reranker.close()
     assert "model" not in server.requests[0][1]
     assert reranker.name == f"http/{server.base_url.removeprefix('http://').removesuffix('/v1')}"
@@ -75,7 +75,7 @@ def test_rubbish_is_refused(body: Any) -> None:
     with serving(lambda _path, _body: Reply(body)) as server:
         reranker = HttpReranker(f"{server.base_url}/rerank", "rank-1")
         with pytest.raises(ProviderRefused) as error:
-            reranker.rerank("q", DOCUMENTS, timeout=10)
+            reranker.rerank("q", DOCUMENTS, timeout=120)
         reranker.close()
     assert "tea" not in str(error.value)
 
@@ -95,7 +95,7 @@ def test_a_status_is_told_with_what_to_do_and_without_what_was_sent(status: int,
     with serving(lambda _path, body: Reply({"message": body["query"]}, status, {"retry-after": "7", "location": "/other"})) as server:
         reranker = HttpReranker(f"{server.base_url}/rerank", "rank-1", "secret-key")
         with pytest.raises(kind, match=told) as error:
-            reranker.rerank("private question", DOCUMENTS, timeout=10)
+            reranker.rerank("private question", DOCUMENTS, timeout=120)
         reranker.close()
     assert "private" not in str(error.value) and "secret" not in str(error.value)
     assert not isinstance(error.value, ProviderUnavailable) or error.value.retry_after == 7
@@ -112,11 +112,11 @@ def test_a_server_that_hangs_is_given_up() -> None:
 
 
 def test_an_answer_that_drips_is_given_up_when_the_time_is_over() -> None:
-    ticks = count(step=3)
+    ticks = count(step=300)
     with serving(lambda _path, _body: scored((0, 1))) as server:
         reranker = HttpReranker(f"{server.base_url}/rerank", timer=lambda: float(next(ticks)))
         with pytest.raises(ProviderUnavailable, match="finish"):
-            reranker.rerank("q", DOCUMENTS, timeout=2.0)
+            reranker.rerank("q", DOCUMENTS, timeout=200.0)
         reranker.close()
 
 
@@ -124,12 +124,12 @@ def test_a_server_that_cuts_or_is_not_there_is_unavailable() -> None:
     with serving(lambda _path, _body: Reply({"results": []}, cut=True)) as server:
         reranker = HttpReranker(f"{server.base_url}/rerank")
         with pytest.raises(ProviderUnavailable):
-            reranker.rerank("q", DOCUMENTS, timeout=10)
+            reranker.rerank("q", DOCUMENTS, timeout=120)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         nowhere = HttpReranker(f"http://127.0.0.1:{free.getsockname()[1]}/rerank")
         with pytest.raises(ProviderUnavailable, match="can't be reached"):
-            nowhere.rerank("q", DOCUMENTS, timeout=10)
+            nowhere.rerank("q", DOCUMENTS, timeout=120)
     reranker.close()
     nowhere.close()
 
@@ -139,7 +139,7 @@ def test_an_endless_answer_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatc
     with serving(lambda _path, _body: Reply(json.dumps({"results": ["x" * 5000]}).encode())) as server:
         reranker = HttpReranker(f"{server.base_url}/rerank")
         with pytest.raises(ProviderRefused, match="more than 1000 bytes"):
-            reranker.rerank("q", DOCUMENTS, timeout=10)
+            reranker.rerank("q", DOCUMENTS, timeout=120)
         reranker.close()
 
 
@@ -153,7 +153,7 @@ def test_a_password_in_the_url_is_sent_and_never_logged(caplog: pytest.LogCaptur
     with serving(lambda _path, _body: scored((0, 1))) as server, caplog.at_level("DEBUG"):
         reranker = HttpReranker(f"{server.base_url.replace('://', '://ann:hush%21@')}/rerank")
         assert reranker._open().auth is not None
-        assert reranker.rerank("q", ["d"], timeout=10) == {0: 1.0}
+        assert reranker.rerank("q", ["d"], timeout=120) == {0: 1.0}
         reranker.close()
     assert "hush" not in caplog.text and "ann:" not in caplog.text
 
