@@ -107,7 +107,7 @@ def _import_turns(opened: OpenHouse, file: str, lines: Iterable[bytes], how: How
 
         run = ImportRun(opened, gate_of(opened.house), skip_bad=how.skip_bad, patience=patience, told=told, check=interrupt.check)
         try:
-            run.hand_over(reader.read(lines))
+            run.hand_over(reader.read(interrupt.reading(lines)))
             if how.wait:
                 run.finish()
         except KeyboardInterrupt:

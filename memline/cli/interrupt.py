@@ -9,13 +9,16 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 __all__ = ["Interrupt", "interruptible"]
 
 #: Seconds between two looks while a command waits.
 _LOOK = 0.1
+
+_Line = TypeVar("_Line")
 
 
 class Interrupt:
@@ -23,6 +26,8 @@ class Interrupt:
 
     def __init__(self) -> None:
         self.asked = False
+        #: Whether Ctrl-C acts at once, as it does without this.
+        self.at_once = False
 
     def check(self) -> None:
         if self.asked:
@@ -35,6 +40,20 @@ class Interrupt:
             self.check()
             time.sleep(min(left, _LOOK))
         self.check()
+
+    def reading(self, lines: Iterable[_Line]) -> Iterator[_Line]:
+        """The same lines; Ctrl-C ends the wait for one at once, since a pipe or a terminal may be silent for ever."""
+        taken = iter(lines)
+        while True:
+            self.at_once = True
+            try:
+                self.check()
+                line = next(taken)
+            except StopIteration:
+                return
+            finally:
+                self.at_once = False
+            yield line
 
 
 @contextmanager
@@ -49,6 +68,8 @@ def interruptible() -> Iterator[Interrupt]:
     def heard(_number: int, _frame: object) -> None:
         found.asked = True
         signal.signal(signal.SIGINT, before)
+        if found.at_once:
+            raise KeyboardInterrupt
 
     signal.signal(signal.SIGINT, heard)
     try:

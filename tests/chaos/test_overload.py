@@ -45,4 +45,4 @@ def test_no_lease_runs_out_while_turns_wait(tmp_path: Path, redis_server: RedisS
         ledger.close()
         assert counted["leases_expired"] == 0
         assert attempts == 0
-        assert most_out <= 4
+        assert 0 < most_out <= 4

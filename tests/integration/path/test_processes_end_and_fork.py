@@ -15,7 +15,7 @@ QUICK = {"MEMLINE_LEASE": "3", "MEMLINE_MODEL_TIMEOUT": "1", "MEMLINE_RESEND": "
 
 def _run(home: Path, program: str, **more: str) -> subprocess.CompletedProcess[str]:
     variables = {"MEMLINE_HOME": str(home), **QUICK, **more}
-    return subprocess.run([sys.executable, "-c", program], env=variables, capture_output=True, text=True)
+    return subprocess.run([sys.executable, "-c", program], env=variables, capture_output=True, text=True, timeout=600)
 
 
 def _open(home: Path) -> Memory:
@@ -23,7 +23,7 @@ def _open(home: Path) -> Memory:
 
 
 def test_a_process_that_ends_without_closing_finishes_what_it_accepted(tmp_path: Path) -> None:
-    patient = {"MEMLINE_LEASE": "600", "MEMLINE_EXIT_DRAIN": "60"}  # on a busy machine it takes longer, and tells of nothing
+    patient = {"MEMLINE_LEASE": "600", "MEMLINE_EXIT_DRAIN": "240"}  # on a busy machine it takes longer, and tells of nothing
     done = _run(tmp_path, "from memline import Memory\nMemory().add('I play the cello.', user_id='mei')", **patient)
     assert (done.returncode, done.stderr) == (0, "")
     with _open(tmp_path) as memory:

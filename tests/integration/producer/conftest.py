@@ -12,6 +12,9 @@ from memline.contracts.ids import TimeOrderedIds
 from memline.producer import Producer, TurnStream
 from tests.services import RedisServer
 
+#: The product's own limits.
+_OWN = dict(TurnStream.__init__.__kwdefaults__ or {})
+
 
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -25,7 +28,7 @@ def hurry() -> Callable[[TurnStream], None]:
     """Gives a stream the product's own limit."""
 
     def set_limits(stream: TurnStream) -> None:
-        stream._connect_timeout, stream._socket_timeout = 0.5, 1.0
+        stream._connect_timeout, stream._socket_timeout = _OWN["connect_timeout"], _OWN["socket_timeout"]
         stream.close()  # what it opened waits for longer
 
     return set_limits

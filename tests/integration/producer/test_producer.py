@@ -123,7 +123,7 @@ def test_threads_that_share_a_lane_keep_its_numbers_in_the_streams_order(produce
 def test_redis_killed_in_the_middle_loses_nothing_and_keeps_each_lanes_order(server: RedisServer, produce: Make) -> None:
     producer = produce()
     handed: dict[str, list[tuple[str, Status]]] = defaultdict(list)
-    half, killed = threading.Barrier(5), threading.Event()
+    half, killed = threading.Barrier(5, timeout=300), threading.Event()
 
     def work(user: str) -> None:
         for number in range(60):

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime
-from time import sleep
+from time import monotonic, sleep
 from types import SimpleNamespace
 from typing import Any
 
@@ -33,12 +33,14 @@ def turn(number: int = 1, text: str = "I moved to Lyon.") -> Turn:
 
 def connect(stream: TurnStream) -> None:
     """Until it was answered in its own time."""
+    deadline = monotonic() + 300
     while True:
         try:
             stream.ping()
             return
         except ServiceUnavailable:
-            continue
+            if monotonic() > deadline:
+                raise
 
 
 def ids_of(entries: list[Entry]) -> list[str]:

@@ -166,6 +166,7 @@ def test_without_weaviate_the_ledger_finds_the_same(
     finally:
         for proxy in proxies:
             proxy.swallow = proxy.hang = False
+            proxy.delay, proxy.cut_after = 0.0, None
             proxy.allow()
         index.drop()
         index.close()

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import json
 import signal
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from memline.cli import changes, import_run
+from memline.cli import changes, import_run, importing
 from memline.cli.interrupt import interruptible
 from tests.unit.cli.program import memline
 
@@ -48,6 +50,23 @@ def test_a_second_one_ends_it_at_once() -> None:
             signal.raise_signal(signal.SIGINT)
 
 
+class Silent(io.BytesIO):
+    """A pipe that falls silent after its first line: Ctrl-C comes while the next one is waited for."""
+
+    def __next__(self) -> bytes:
+        signal.raise_signal(signal.SIGINT)
+        raise AssertionError("it went on waiting")
+
+
+def test_the_wait_for_a_line_ends_at_once() -> None:
+    with interruptible() as interrupt:
+        assert list(interrupt.reading([1, 2])) == [1, 2]
+        with pytest.raises(KeyboardInterrupt):
+            next(interrupt.reading(Silent()))
+        with pytest.raises(KeyboardInterrupt):
+            next(interrupt.reading([1]))  # asked is asked
+
+
 def test_who_ignores_it_goes_on_to_do_so() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with interruptible() as interrupt:
@@ -69,6 +88,17 @@ def test_an_import_ends_and_says_how_to_go_on(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(import_run.ImportRun, "_give", give)
     told = memline("import", str(file), "--no-infer", exit_code=130).stderr
     assert "50 turns were handed over. Run the same command again" in told
+
+
+@pytest.mark.usefixtures("light")
+def test_an_import_of_a_silent_pipe_ends_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextmanager
+    def lines_of(_file: str) -> Iterator[io.BytesIO]:
+        yield Silent(b'{"content": "Box 1.", "user_id": "mei"}\n')
+
+    monkeypatch.setattr(importing, "_lines_of", lines_of)
+    told = memline("import", "-", "--no-infer", exit_code=130).stderr
+    assert "0 turns were handed over. Run the same command again" in told
 
 
 @pytest.mark.usefixtures("light")

@@ -442,11 +442,12 @@ def test_closing_ends_idle_connections_and_leaves_no_thread() -> None:
 
 @pytest.mark.usefixtures("patient")
 def test_closing_lets_a_waiting_call_have_its_answer_at_once() -> None:
-    simulator = Simulator(latency=60).start()
+    simulator = Simulator(latency=600).start()  # longer than the client waits: an answer that is not at once is none
     client = Client(simulator.url)
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(client.chat)
         while not simulator.calls:
+            assert not waiting.done()
             time.sleep(0.001)
         simulator.close()
         assert waiting.result(timeout=240)[0] == 200
