@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,15 +39,12 @@ def compact(ledger: Ledger, *, patience: float = 30.0, sleep: Callable[[float], 
     Raises ServiceUnavailable where they do not let it. To be called on SQLite only.
     """
     deadline = time.monotonic() + patience
-    raw = ledger.engine.raw_connection()
-    try:
+    with ledger.no_fork(), closing(ledger.engine.raw_connection()) as raw:
         cursor = raw.cursor()
         secure = bool(cursor.execute("PRAGMA secure_delete").fetchone()[0])
         _until(lambda: cursor.execute("VACUUM") is not None, ledger, deadline, sleep)
         _until(lambda: cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0] == 0, ledger, deadline, sleep)
         cursor.close()
-    finally:
-        raw.close()
     log = Path(f"{ledger.path}-wal")
     return Compacted(str(ledger.path), secure, True, not log.exists() or log.stat().st_size == 0)
 

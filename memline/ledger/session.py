@@ -8,7 +8,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +19,16 @@ from sqlalchemy.engine import Connection, make_url
 from sqlalchemy.exc import ArgumentError, DatabaseError, OperationalError, TimeoutError
 
 from memline.contracts.errors import ConfigurationError, MissingPackage, ServiceUnavailable
+from memline.contracts.fork_gate import ForkGate
 
 __all__ = ["BUSY_TIMEOUT", "Ledger", "before_commit", "insert", "when_committed"]
 
 #: Seconds that a SQLite writer waits for another process before it gives up.
 BUSY_TIMEOUT = 30.0
+
+#: A child inherits the notes that SQLite keeps in memory of who holds which lock of a file: it would wait for ever for a transaction that
+#: was open in another thread at the fork, and its reads would lean on locks that only its parent has. So a fork waits for transactions.
+_TRANSACTIONS = ForkGate("a transaction of the ledger", BUSY_TIMEOUT)
 
 _WRITE = "memline_write"
 _WAL_PAUSE = 0.02
@@ -39,7 +44,7 @@ _OWN_FAULT = ("54000", "54001", "54011", "54023")
 class Ledger:
     """The ledger behind one URL (`sqlite:///path` or `postgresql://…`).
 
-    Safe for threads. A forked child gets connections of its own.
+    Safe for threads. A forked child gets connections of its own; a fork waits up to `BUSY_TIMEOUT` for transactions of other threads.
     """
 
     def __init__(self, url: str, *, pool_size: int = 10) -> None:
@@ -104,20 +109,20 @@ class Ledger:
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """A read transaction; a write in it is an error of the programmer."""
-        with self._named_errors(), self.engine.connect() as connection, connection.begin():
+        with _TRANSACTIONS.passing(), self._named_errors(), self.engine.connect() as connection, connection.begin():
             yield connection
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
         """A write transaction: committed when the block ends, rolled back when it raises."""
         if not self.is_sqlite:
-            with self._named_errors(), self.engine.begin() as connection:
+            with _TRANSACTIONS.passing(), self._named_errors(), self.engine.begin() as connection:
                 _last[connection] = []
                 yield connection
                 _write_last(connection)
             _tell(connection)
             return
-        with self._writer, self._named_errors(), self.engine.connect() as connection:
+        with self._writer, _TRANSACTIONS.passing(), self._named_errors(), self.engine.connect() as connection:
             connection = connection.execution_options(**{_WRITE: True})
             with connection.begin():
                 _last[connection] = []
@@ -125,8 +130,13 @@ class Ledger:
                 _write_last(connection)
         _tell(connection)
 
+    def no_fork(self) -> AbstractContextManager[None]:
+        """Around a use of `engine` that is no `read` and no `write`: a fork waits for it, too."""
+        return _TRANSACTIONS.passing()
+
     def close(self) -> None:
-        self.engine.dispose()
+        with self.no_fork():
+            self.engine.dispose()
 
     @contextmanager
     def _named_errors(self) -> Iterator[None]:

@@ -54,7 +54,7 @@ def postgres_remains(ledger: Ledger, tables: Sequence[str]) -> dict[str, Any]:
 def force_postgres(ledger: Ledger, tables: Sequence[str]) -> dict[str, str]:
     """VACUUM FULL of *tables* (each is locked meanwhile), then a new log segment and a checkpoint; what was done, or why not."""
     done: dict[str, str] = {}
-    with ledger.engine.connect() as connection:
+    with ledger.no_fork(), ledger.engine.connect() as connection:
         alone = connection.execution_options(isolation_level="AUTOCOMMIT")
         for name in tables:
             done[f"VACUUM FULL {name}"] = _did(alone, f'VACUUM (FULL) "{name}"')

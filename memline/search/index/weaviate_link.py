@@ -64,7 +64,7 @@ class Link:
 
         channel = self._enter()
         try:
-            with GATE.call():
+            with GATE.passing():
                 return getattr(channel.stub, method)(request, timeout=timeout, metadata=self._metadata)
         except grpc.RpcError as error:
             raise self._told(error, timeout, channel) from None
