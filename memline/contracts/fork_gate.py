@@ -16,8 +16,9 @@ _log = logging.getLogger(__name__)
 class ForkGate:
     """Lets threads pass, except while the process forks, and a fork while no other thread is inside.
 
-    Who is inside may enter again, and may fork. A fork can't be refused: after *patience* seconds it goes on, and says so; *what* names
-    what is inside. One a process and kind, made at import: it hears of forks for as long as the process lives.
+    Who is inside may enter again, and may fork; who forks may enter, as its signal handlers do. A fork can't be refused: after *patience*
+    seconds it goes on, and says so; *what* names what is inside. One a process and kind, made at import: it hears of forks for as long as
+    the process lives.
     """
 
     def __init__(self, what: str, patience: float) -> None:
@@ -26,8 +27,8 @@ class ForkGate:
         self._state = threading.Condition()
         #: How deep inside a thread is, by its ident.
         self._inside: dict[int, int] = {}
-        #: Forks that wait or are happening.
-        self._forks = 0
+        #: Threads whose fork waits or is happening.
+        self._forking: set[int] = set()
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(before=self._before, after_in_parent=self._after_in_parent, after_in_child=self._after_in_child)
 
@@ -37,7 +38,7 @@ class ForkGate:
         thread = threading.get_ident()
         with self._state:
             if thread not in self._inside:
-                self._state.wait_for(lambda: not self._forks)
+                self._state.wait_for(lambda: not self._forking - {thread})
             self._inside[thread] = self._inside.get(thread, 0) + 1
         try:
             yield
@@ -51,17 +52,17 @@ class ForkGate:
     def _before(self) -> None:
         thread = threading.get_ident()
         with self._state:
-            self._forks += 1
+            self._forking.add(thread)
             if not self._state.wait_for(lambda: not self._inside.keys() - {thread}, timeout=self._patience):
                 _log.warning("fork: %s did not end in %g s: the child may not be able to use it", self._what, self._patience)
 
     def _after_in_parent(self) -> None:
         with self._state:
-            self._forks -= 1
+            self._forking.discard(threading.get_ident())
             self._state.notify_all()
 
     def _after_in_child(self) -> None:
         thread = threading.get_ident()
         self._state = threading.Condition()
         self._inside = {thread: self._inside[thread]} if thread in self._inside else {}
-        self._forks = 0
+        self._forking = set()

@@ -26,10 +26,6 @@ __all__ = ["BUSY_TIMEOUT", "Ledger", "before_commit", "insert", "when_committed"
 #: Seconds that a SQLite writer waits for another process before it gives up.
 BUSY_TIMEOUT = 30.0
 
-#: A child inherits the notes that SQLite keeps in memory of who holds which lock of a file: it would wait for ever for a transaction that
-#: was open in another thread at the fork, and its reads would lean on locks that only its parent has. So a fork waits for transactions.
-_TRANSACTIONS = ForkGate("a transaction of the ledger", BUSY_TIMEOUT)
-
 _WRITE = "memline_write"
 _WAL_PAUSE = 0.02
 
@@ -163,6 +159,12 @@ class Ledger:
                 "and put back a backup, or name another file."
             ) from error
 
+    def _before_fork(self) -> None:
+        # With a connection that it inherits, even an idle one, a child believes it has its parent's locks of the file, and asks for none:
+        # whoever closes the file as the last one it knows of would delete the log into which the child writes.
+        if self.is_sqlite:
+            self.engine.dispose()
+
     def _after_fork(self) -> None:
         self._writer = threading.RLock()
         self.engine.dispose(close=False)
@@ -251,10 +253,20 @@ _after: weakref.WeakKeyDictionary[Connection, list[Callable[[], None]]] = weakre
 _last: weakref.WeakKeyDictionary[Connection, list[tuple[int, Callable[[Connection], None]]]] = weakref.WeakKeyDictionary()
 
 
+def _before_fork() -> None:
+    for ledger in list(_ledgers):
+        ledger._before_fork()
+
+
 def _after_fork_in_child() -> None:
     for ledger in list(_ledgers):
         ledger._after_fork()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork_in_child)
+    os.register_at_fork(before=_before_fork, after_in_child=_after_fork_in_child)
+
+#: A child inherits the notes that SQLite keeps in memory of who holds which lock of a file: it would wait for ever for a transaction that
+#: was open in another thread at the fork, and its reads would lean on locks that only its parent has. So a fork waits for transactions.
+#: Made after the hooks above: what is registered last is called first before a fork, and idle connections are closed when nobody is inside.
+_TRANSACTIONS = ForkGate("a transaction of the ledger", BUSY_TIMEOUT)

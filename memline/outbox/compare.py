@@ -77,8 +77,9 @@ def compare(
 
 def namespaces_of(ledger: Ledger, index: Index) -> list[str]:
     """Every namespace that either side knows."""
+    indexed = index.namespaces()
     with ledger.read() as connection:
-        return sorted({*namespaces_with_lanes(connection), *index.namespaces()})
+        return sorted({*namespaces_with_lanes(connection), *indexed})
 
 
 def _second_look(ledger: Ledger, index: Index, suspects: Sequence[ObjectKey], *, deep: bool, upcoming: bool) -> Iterator[Difference]:

@@ -1,4 +1,4 @@
-"""A process forks while another of its threads is in a transaction of the SQLite ledger."""
+"""A process forks that has a SQLite ledger open: beside a transaction of another thread, and with an idle connection."""
 
 from __future__ import annotations
 
@@ -52,3 +52,42 @@ sys.exit(os.waitstatus_to_exitcode(status))
 def test_a_child_that_is_forked_beside_a_transaction_can_write(tmp_path: Path, kind: str, seen: str) -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM, str(tmp_path / "ledger.db"), kind], capture_output=True, text=True, timeout=600)
     assert (done.returncode, done.stdout.strip()) == (0, seen), done.stderr
+
+
+#: The parent has an idle connection at the fork, and closes the ledger as the last one that it knows of, between two writes of its child.
+IDLE = """
+import os, sys
+import sqlalchemy as sa
+from memline.ledger.session import Ledger
+
+ledger = Ledger("sqlite:///" + sys.argv[1])
+ledger.make_file()
+with ledger.write() as tx:
+    tx.execute(sa.text("CREATE TABLE seen (who TEXT)"))
+(hear_child, tell_parent), (hear_parent, tell_child) = os.pipe(), os.pipe()
+child = os.fork()
+if child == 0:
+    with ledger.write() as tx:
+        tx.execute(sa.text("INSERT INTO seen VALUES ('before')"))
+    os.write(tell_parent, b".")
+    os.read(hear_parent, 1)
+    with ledger.write() as tx:
+        tx.execute(sa.text("INSERT INTO seen VALUES ('after')"))
+    os._exit(0)
+with ledger.read() as connection:
+    connection.execute(sa.text("SELECT who FROM seen")).all()
+os.close(tell_parent)
+os.read(hear_child, 1)
+ledger.close()
+os.write(tell_child, b".")
+_, status = os.waitpid(child, 0)
+with ledger.read() as connection:
+    print(*connection.execute(sa.text("SELECT who FROM seen")).scalars())
+ledger.close()
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
+
+
+def test_what_a_child_writes_after_its_parent_closed_the_file_is_kept(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", IDLE, str(tmp_path / "ledger.db")], capture_output=True, text=True, timeout=600)
+    assert (done.returncode, done.stdout.strip()) == (0, "before after"), done.stderr

@@ -72,9 +72,10 @@ def test_who_comes_while_a_fork_waits_passes_after_it() -> None:
 
 def test_of_two_forks_the_first_that_is_over_lets_nobody_in() -> None:
     gate = ForkGate("work", LIMIT)
+    other = threading.Thread(target=lambda: (gate._before(), gate._after_in_parent()))
     gate._before()
-    gate._before()
-    gate._after_in_parent()
+    other.start()
+    other.join(LIMIT)
     passed = threading.Event()
 
     def enter() -> None:
@@ -109,12 +110,29 @@ def test_who_is_inside_enters_again_while_a_fork_waits() -> None:
     while not gate._inside:
         assert threads[0].is_alive()
     threads[1].start()
-    while not gate._forks:
+    while not gate._forking:
         assert threads[1].is_alive()
     again.set()
     assert forked.wait(LIMIT)
     for thread in threads:
         thread.join(LIMIT)
+
+
+def test_who_forks_passes_meanwhile_as_its_signal_handler_does() -> None:
+    gate = ForkGate("work", LIMIT)
+    passed = threading.Event()
+
+    def fork() -> None:
+        gate._before()
+        with gate.passing():
+            passed.set()
+        gate._after_in_parent()
+
+    # a daemon: one that waited for itself would keep this process
+    forking = threading.Thread(target=fork, daemon=True)
+    forking.start()
+    assert passed.wait(60)
+    forking.join(LIMIT)
 
 
 def test_whoever_forks_inside_is_not_waited_for_and_leaves_in_parent_and_child() -> None:
@@ -137,7 +155,7 @@ def test_a_fork_goes_on_in_the_end_and_says_so_and_the_child_begins_with_nobody(
         told = [record.getMessage() for record in caplog.records if record.name == "memline.contracts.fork_gate"]
         assert told == ["fork: a call did not end in 0.01 s: the child may not be able to use it"]
         child = ForkGate("a call", LIMIT)
-        child._inside, child._forks = dict(gate._inside), 1
+        child._inside, child._forking = dict(gate._inside), {1}
         child._after_in_child()
         child._before()
         child._after_in_parent()
