@@ -22,6 +22,7 @@ import pytest
 from memline import Memory, Receipt
 from memline.ledger.migrate import open_ledger
 from memline.ledger.session import Ledger
+from tests.patience import PATIENT_CLIENT
 from tests.services import PostgresServer, RedisServer
 from tests.weaviate_server import NO_WEAVIATE, Reached, reach
 
@@ -105,7 +106,7 @@ def redis_url(redis_server: RedisServer) -> str:
     """The URL of the session's Redis, which holds nothing."""
     import redis
 
-    with redis.Redis.from_url(redis_server.url, socket_timeout=120, socket_connect_timeout=120) as client:
+    with redis.Redis.from_url(redis_server.url, **PATIENT_CLIENT) as client:
         client.flushall()
     return redis_server.url
 

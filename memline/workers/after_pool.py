@@ -1,7 +1,7 @@
 """What starts threads waits until the pool of processes stands.
 
-A child that is forked beside a thread finds what that thread held at the moment held for ever: the lock of the SQLite file, of a connection
-to the broker. It hangs at the first use, and with it the stage that it was given and the end of its parent.
+A child that is forked beside a thread finds what that thread held at the moment held for ever: the lock of a connection to the broker, say
+(for transactions of the ledger a fork waits). It hangs at the first use, and with it the stage that it was given and the end of its parent.
 """
 
 from __future__ import annotations

@@ -11,6 +11,8 @@ from typing import Any
 
 from rich.cells import cell_len
 
+from tests.patience import more_time
+
 __all__ = ["Program", "widest"]
 
 
@@ -64,13 +66,7 @@ class Program:
     def _command(arguments: tuple[str | Path, ...]) -> list[str]:
         root = Path(__file__).parents[2]
         start = f"import sys; sys.path.insert(0, {str(root)!r}); sys.argv[0] = 'memline'; from memline.cli import main; main()"
-        return [sys.executable, "-c", start, *map(str, arguments), *_more_time(arguments)]
-
-
-def _more_time(arguments: tuple[str | Path, ...]) -> list[str]:
-    """Of a command that gives up, unless it was told when: a slow machine may load for long."""
-    waits = arguments[:1] in (("add",), ("demo",)) and "--timeout" not in arguments
-    return ["--timeout", "240"] if waits else []
+        return [sys.executable, "-c", start, *map(str, arguments), *more_time(arguments)]
 
 
 def widest(shown: str) -> int:

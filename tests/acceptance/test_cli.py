@@ -18,6 +18,7 @@ import pytest
 
 from memline.cli import demo_run
 from tests.acceptance.program import Program, widest
+from tests.patience import patient_url
 
 pytestmark = pytest.mark.acceptance
 
@@ -57,7 +58,7 @@ def workers_in(program: Program) -> str:
 
 def patient(program: Program, redis_url: str) -> Program:
     """The same for a command that asks Redis itself, and waits for it: a slow machine is no Redis that is away."""
-    return Program(program.home, redis_url=f"{redis_url}?socket_timeout=120&socket_connect_timeout=120")
+    return Program(program.home, redis_url=patient_url(redis_url))
 
 
 def line_of(stream: Iterator[str], part: str) -> str:

@@ -9,6 +9,7 @@ import pytest
 
 from memline.cli import demo_run
 from tests.acceptance.program import Program, widest
+from tests.patience import patient_url
 
 pytestmark = pytest.mark.acceptance
 
@@ -88,6 +89,5 @@ def test_one_question_is_answered_with_at_most_three_current_memories(second: di
 
 @pytest.mark.services
 def test_with_redis_and_no_worker_it_says_what_is_missing(tmp_path: Path, redis_url: str) -> None:
-    patient = f"{redis_url}?socket_timeout=120&socket_connect_timeout=120"  # a slow machine is no Redis that is away
-    refused = Program(tmp_path / "home", redis_url=patient).run("demo", "--timeout", "1", exit_code=1)
+    refused = Program(tmp_path / "home", redis_url=patient_url(redis_url)).run("demo", "--timeout", "1", exit_code=1)
     assert "does a worker run?" in refused.stderr and "MEMLINE_REDIS_URL" in refused.stderr

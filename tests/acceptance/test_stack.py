@@ -17,12 +17,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-import redis
 
 from memline import Memory, Status
 from memline.ledger.jobs import STAGES
 from memline.settings import load_settings
 from ops.stack.compose import read_env_file
+from tests.patience import patient_clients
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.services]
 
@@ -134,9 +134,7 @@ def until_shown(stack: Stack, password: str, more: Callable[[], object]) -> set[
 
 
 def test_the_stack_runs_turns_is_seen_and_ends_with_nothing_left(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = redis.Redis.from_url  # for this application a slow machine is no Redis that is away
-    patient = {"socket_timeout": 120, "socket_connect_timeout": 120}
-    monkeypatch.setattr(redis.Redis, "from_url", lambda url, **given: plain(url, **given | patient))
+    patient_clients(monkeypatch)
     # an application, with the settings that the stack wrote down
     given = {name.removeprefix("MEMLINE_").lower(): value for name, value in read_env_file(stack.state / "env").items() if value}
     assert (stack.state / "env").stat().st_mode & 0o777 == 0o600

@@ -10,6 +10,7 @@ import pytest
 from memline.contracts.clock import SystemClock
 from memline.contracts.ids import TimeOrderedIds
 from memline.producer import Producer, TurnStream
+from tests.patience import PATIENT_CLIENT
 from tests.services import RedisServer
 
 #: The product's own limits.
@@ -45,7 +46,7 @@ def server(running: RedisServer) -> RedisServer:
     """The module's Redis, emptied; a test that kills it starts it again."""
     import redis
 
-    with redis.Redis.from_url(running.url, socket_timeout=120, socket_connect_timeout=120) as client:
+    with redis.Redis.from_url(running.url, **PATIENT_CLIENT) as client:
         client.flushall()
     return running
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
-import redis
 
 from memline.language.analysis import TextAnalyser
+from tests.patience import patient_clients
 
 
 @pytest.fixture
@@ -23,12 +22,7 @@ def light(memline_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def patient(memline_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Commands of this process wait for Redis: a slow machine is no Redis that is away."""
-    plain = redis.Redis.from_url
-
-    def patient(url: str, **options: Any) -> Any:
-        return plain(url, **options | {"socket_timeout": 120, "socket_connect_timeout": 120})
-
-    monkeypatch.setattr(redis.Redis, "from_url", patient)
+    patient_clients(monkeypatch)
 
 
 @pytest.fixture

@@ -8,22 +8,17 @@ from typing import Any
 from typer.testing import CliRunner, Result
 
 from memline.cli.app import app
+from tests.patience import more_time
 
 __all__ = ["memline", "memline_json"]
 
 
 def memline(*arguments: str, stdin: str | bytes | None = None, exit_code: int = 0) -> Result:
     """The result of `memline ARGUMENTS`, which must end with *exit_code* and without a traceback."""
-    result = CliRunner().invoke(app, [*arguments, *_more_time(arguments)], input=stdin, prog_name="memline")
+    result = CliRunner().invoke(app, [*arguments, *more_time(arguments)], input=stdin, prog_name="memline")
     assert result.exit_code == exit_code, f"{result.exit_code}\n{result.output}\n{result.exception!r}"
     assert "Traceback" not in result.output
     return result
-
-
-def _more_time(arguments: tuple[str, ...]) -> list[str]:
-    """Of `add`, unless it was told when to give up: a slow machine may load for long."""
-    adds = "add" in (arguments[:1] if not arguments[0].startswith("--") else arguments[2:3])
-    return ["--timeout", "240"] if adds and "--timeout" not in arguments else []
 
 
 def memline_json(*arguments: str, stdin: str | bytes | None = None, exit_code: int = 0) -> Any:

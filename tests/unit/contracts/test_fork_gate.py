@@ -34,17 +34,35 @@ def inside(gate: ForkGate) -> Iterator[threading.Event]:
         thread.join(LIMIT)
 
 
+def fork(gate: ForkGate, forked: threading.Event) -> None:
+    """The parent's side of a fork."""
+    gate._before()
+    forked.set()
+    gate._after_in_parent()
+
+
+def assert_one_who_comes_passes_after_the_fork(gate: ForkGate) -> None:
+    """Of this thread, which has begun and is ended here."""
+    passed = threading.Event()
+
+    def enter() -> None:
+        with gate.passing():
+            passed.set()
+
+    entering = threading.Thread(target=enter)
+    entering.start()
+    assert not passed.wait(0.05)
+    gate._after_in_parent()
+    assert passed.wait(LIMIT)
+    entering.join(LIMIT)
+
+
 def test_a_fork_waits_until_the_last_thread_is_out() -> None:
     gate = ForkGate("work", LIMIT)
     forked = threading.Event()
 
-    def fork() -> None:
-        gate._before()
-        forked.set()
-        gate._after_in_parent()
-
     with inside(gate) as first, inside(gate) as second:
-        forking = threading.Thread(target=fork)
+        forking = threading.Thread(target=fork, args=(gate, forked))
         forking.start()
         first.set()
         assert not forked.wait(0.05)
@@ -56,38 +74,16 @@ def test_a_fork_waits_until_the_last_thread_is_out() -> None:
 def test_who_comes_while_a_fork_waits_passes_after_it() -> None:
     gate = ForkGate("work", LIMIT)
     gate._before()
-    passed = threading.Event()
-
-    def enter() -> None:
-        with gate.passing():
-            passed.set()
-
-    entering = threading.Thread(target=enter)
-    entering.start()
-    assert not passed.wait(0.05)
-    gate._after_in_parent()
-    assert passed.wait(LIMIT)
-    entering.join(LIMIT)
+    assert_one_who_comes_passes_after_the_fork(gate)
 
 
 def test_of_two_forks_the_first_that_is_over_lets_nobody_in() -> None:
     gate = ForkGate("work", LIMIT)
-    other = threading.Thread(target=lambda: (gate._before(), gate._after_in_parent()))
+    other = threading.Thread(target=fork, args=(gate, threading.Event()))
     gate._before()
     other.start()
     other.join(LIMIT)
-    passed = threading.Event()
-
-    def enter() -> None:
-        with gate.passing():
-            passed.set()
-
-    entering = threading.Thread(target=enter)
-    entering.start()
-    assert not passed.wait(0.05)
-    gate._after_in_parent()
-    assert passed.wait(LIMIT)
-    entering.join(LIMIT)
+    assert_one_who_comes_passes_after_the_fork(gate)
 
 
 def test_who_is_inside_enters_again_while_a_fork_waits() -> None:
@@ -100,12 +96,7 @@ def test_who_is_inside_enters_again_while_a_fork_waits() -> None:
             with gate.passing():
                 assert not forked.is_set()
 
-    def fork() -> None:
-        gate._before()
-        forked.set()
-        gate._after_in_parent()
-
-    threads = [threading.Thread(target=work), threading.Thread(target=fork)]
+    threads = [threading.Thread(target=work), threading.Thread(target=fork, args=(gate, forked))]
     threads[0].start()
     while not gate._inside:
         assert threads[0].is_alive()
